@@ -1,0 +1,81 @@
+"""What one step does, and what came out of it: the seam between the pure and the device column.
+
+A plan is ids and counts only: it can be printed, logged, replayed and compared in a test. The runtime keeps the block
+table of each sequence; a plan carries just what is new.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tailrace.types import SamplingParams, TokenLogprob
+
+__all__ = ["BlockCopy", "SampledToken", "SequenceEntry", "SequenceSlice", "StepPlan", "StepResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceEntry:
+    """A sequence that enters the running set with this step (new, or back after a preemption)."""
+
+    request_id: str
+    token_ids: Sequence[int]  # prompt and output so far; all tokens whose ids are known
+    num_prompt_tokens: int
+    sampling: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSlice:
+    """The share of one sequence in a step: positions [start, start + count) are computed.
+
+    When `is_sampled`, the last row goes through the head and one token is drawn behind it; its row then is the newest
+    known token. `new_blocks` are appended to the sequence's block table before the step.
+    """
+
+    request_id: str
+    start: int
+    count: int
+    is_sampled: bool
+    new_blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCopy:
+    """Copy the first `num_tokens` rows of block `source` to block `target` before the step computes."""
+
+    source: int
+    target: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """`left` are sequences that leave the running set before this step: finished, aborted or preempted."""
+
+    step_id: int
+    left: tuple[str, ...]
+    entered: tuple[SequenceEntry, ...]
+    copies: tuple[BlockCopy, ...]
+    slices: tuple[SequenceSlice, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(part.count for part in self.slices)
+
+    @property
+    def num_sampled(self) -> int:
+        return sum(part.is_sampled for part in self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    request_id: str
+    token_id: int
+    logprob: float | None = None
+    top_logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One sampled token for each slice with `is_sampled`, in the order of the plan."""
+
+    step_id: int
+    sampled: tuple[SampledToken, ...]

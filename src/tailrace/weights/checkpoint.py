@@ -1,0 +1,48 @@
+"""What every checkpoint format is turned into: our config, our tensor names, and what the text side needs.
+
+Tensor names (L = layer index): `embed`, `layers.L.attention_norm`, `layers.L.{q,k,v,o}` (+ `.bias`), `layers.L.q_norm`,
+`layers.L.k_norm`, `layers.L.mlp_norm`, `layers.L.{gate,up,down}`, `norm`, `head` (absent when tied to `embed`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tailrace.models.config import ModelConfig
+from tailrace.ops.packed import PackedTensor
+
+__all__ = ["Checkpoint", "GgufVocabulary", "TokenizerSource"]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufVocabulary:
+    """The tokenizer as GGUF metadata holds it."""
+
+    model: str  # tokenizer.ggml.model: gpt2, llama, ...
+    pre: str  # tokenizer.ggml.pre: which pre-tokenizer regex
+    tokens: Sequence[str]
+    token_types: Sequence[int]  # 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+    merges: Sequence[str] = ()
+    scores: Sequence[float] = ()
+    add_space_prefix: bool = False
+
+
+TokenizerSource = Path | GgufVocabulary  # a tokenizer.json, or the vocabulary inside a GGUF file
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model ready to be loaded. `tensors` is lazy: a lookup maps or converts one tensor, nothing is kept."""
+
+    name: str  # what `/v1/models` shows unless told otherwise
+    source: Path
+    config: ModelConfig
+    tensors: Mapping[str, PackedTensor]
+    fingerprint: str  # of the weights: goes into the name of every KV block
+    tokenizer: TokenizerSource
+    chat_template: str | None
+    bos_id: int | None
+    eos_ids: tuple[int, ...]
+    add_bos: bool = False
+    special_tokens: Mapping[str, str] = field(default_factory=dict)  # bos_token, eos_token, ...: for chat templates
+    requantize_errors: Mapping[str, float] = field(default_factory=dict)  # tensor -> relative RMS error, filled as read
