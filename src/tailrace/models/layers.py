@@ -1,0 +1,29 @@
+"""The parts of a block that all our models share: norms, the gated MLP, and the way from hidden states to logits."""
+
+from tailrace.models.config import ModelConfig
+from tailrace.ops.api import ProgramBuilder, Tensor, Weight
+
+__all__ = ["embedding", "gated_mlp", "head", "norm"]
+
+
+def embedding(config: ModelConfig) -> Weight:
+    return Weight("embed", (config.vocab_size, config.hidden_size))
+
+
+def norm(build: ProgramBuilder, config: ModelConfig, name: str, x: Tensor) -> Tensor:
+    """Record rms_norm(x) with the weight `name`."""
+    return build.rms_norm(x, Weight(name, (config.hidden_size,)), config.rms_norm_eps)
+
+
+def gated_mlp(build: ProgramBuilder, config: ModelConfig, layer: int, x: Tensor, *, residual: Tensor) -> Tensor:
+    """Record down(silu(gate(x)) * up(x)) + residual; x and the result are [tokens, hidden]."""
+    name, hidden, inner = f"layers.{layer}", config.hidden_size, config.intermediate_size
+    gate_up = build.linear(x, Weight(f"{name}.gate", (inner, hidden)), Weight(f"{name}.up", (inner, hidden)))
+    return build.linear(build.swiglu(gate_up), Weight(f"{name}.down", (hidden, inner)), residual=residual)
+
+
+def head(build: ProgramBuilder, config: ModelConfig, x: Tensor) -> Tensor:
+    """Record the logits [samples, vocab] of the rows to sample."""
+    tied = embedding(config)
+    weight = tied if config.tie_word_embeddings else Weight("head", tied.shape)
+    return build.linear(norm(build, config, "norm", build.gather_rows(x)), weight)
