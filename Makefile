@@ -1,0 +1,70 @@
+# One command per chore. `make serve` and `make test` start from nothing but Python >= 3.11 and a C++ compiler.
+
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.core-installed
+DEV := $(VENV)/.dev-installed
+ARGS ?=
+
+# A venv holds absolute paths: once the checkout has moved, or its Python is gone, it is made anew.
+ifneq ($(shell cat $(CORE) 2>/dev/null)-$(wildcard $(BIN)/python),$(CURDIR)-$(BIN)/python)
+STALE := stale
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check format bench oracle lower-bounds clean stale
+.SUFFIXES:
+
+help:
+	@echo 'make serve          serve the default model on 127.0.0.1:8000   (make serve ARGS="MODEL --port 8123")'
+	@echo 'make test           run every test                              (make test ARGS="tests/unit -k queue")'
+	@echo
+	@echo 'make check          formatting, lint, types, import contracts, C++ formatting'
+	@echo 'make format         put Python and C++ into the form that `make check` wants'
+	@echo 'make bench          measure the server on this machine          (make bench ARGS=--help)'
+	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
+	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
+	@echo 'make clean          remove all that was built, .venv included'
+
+$(CORE): pyproject.toml scripts/setup.sh $(wildcard CMakeLists.txt) $(shell find csrc -type f) $(STALE)
+	@scripts/setup.sh core
+
+$(DEV): $(CORE)
+	@scripts/setup.sh dev
+
+serve: $(CORE)
+	@exec $(BIN)/tailrace serve $(ARGS)
+
+test: $(DEV)
+	@$(BIN)/python -m tailrace.weights.default_model
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	find csrc -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
+
+format: $(DEV)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	find csrc -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format -i
+
+bench: $(DEV)
+	@$(BIN)/python -m benchmarks.serving $(ARGS)
+
+oracle:
+	@scripts/setup.sh oracle
+
+lower-bounds: $(DEV)
+	$(BIN)/python -m venv --clear .venv-lower-bounds
+	$(BIN)/python scripts/lower_bounds.py >.venv-lower-bounds/constraints.txt
+	.venv-lower-bounds/bin/python -m pip install --quiet 'pip>=25.1'
+	.venv-lower-bounds/bin/python -m pip install --quiet --constraint .venv-lower-bounds/constraints.txt \
+	    --config-settings build-dir=.venv-lower-bounds/build --group dev --editable .
+	.venv-lower-bounds/bin/python -m pytest $(or $(ARGS),tests/unit)
+
+clean:
+	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,25 @@
+"""Prints the oldest version that pyproject.toml allows of each dependency, as constraints for pip."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*>=\s*(?P<version>[0-9][0-9.]*)")
+
+
+def lowest(requirement: str) -> str:
+    """`name>=1.2` as `name==1.2`."""
+    match = REQUIREMENT.fullmatch(requirement)
+    if match is None:
+        raise SystemExit(f"pyproject.toml: {requirement!r} must have the form name>=version")
+    return f"{match['name']}=={match['version']}"
+
+
+def main() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    sys.stdout.writelines(f"{lowest(requirement)}\n" for requirement in project["dependencies"])
+
+
+if __name__ == "__main__":
+    main()
