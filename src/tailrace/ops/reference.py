@@ -210,7 +210,8 @@ def swiglu(x: Array) -> Array:
 def sigmoid(x: Array) -> Array:
     """1 / (1 + e^-x) without overflow: only e^-|x| is taken."""
     small: Array = np.exp(-np.abs(x))
-    return np.where(x >= 0, np.float32(1), small) / (1 + small)
+    numerator: Array = np.where(x >= 0, np.float32(1), small)
+    return numerator / (small + 1)
 
 
 def turn(heads: Array, positions: NDArray[np.int64], rope: RopeSpec) -> Array:
