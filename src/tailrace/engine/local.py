@@ -1,0 +1,53 @@
+"""The engine in this process: the step loop on a thread of its own, read from an event loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from tailrace.engine.client import TokenStream
+from tailrace.engine.engine import Engine, Publish
+from tailrace.engine.intake import Intake
+from tailrace.engine.stream import StreamTable
+from tailrace.errors import UnavailableError
+from tailrace.types import Request
+
+__all__ = ["LocalEngine"]
+
+
+class LocalEngine:
+    """An EngineClient. Make it on the event loop that will read the streams."""
+
+    def __init__(self, intake: Intake, max_model_tokens: int, build: Callable[[Publish], Engine]) -> None:
+        self._intake = intake
+        self._max_model_tokens = max_model_tokens
+        self._streams = StreamTable(asyncio.get_running_loop())
+        self._engine = build(self._streams.publish)
+        self._thread = threading.Thread(target=self._engine.run_forever, name="tailrace-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def max_model_tokens(self) -> int:
+        return self._max_model_tokens
+
+    def submit(self, request: Request) -> TokenStream:
+        if not self.is_ready:
+            raise UnavailableError("the engine has stopped; restart the server and look at its log")
+        stream = self._streams.open(request.request_id)
+        try:
+            self._intake.submit(request)
+        except BaseException:
+            self._streams.close(request.request_id)
+            raise
+        return stream
+
+    def abort(self, request_id: str) -> None:
+        self._intake.abort(request_id)
+
+    def close(self) -> None:
+        """Stop the loop after the running step; requests that are still live end with an error."""
+        self._intake.close()
+        self._thread.join()

@@ -1,0 +1,63 @@
+"""An engine without thread or sockets: the real scheduler, runner and back end, stepped by the test."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tailrace.app import build_engine, load_model
+from tailrace.config import EngineConfig
+from tailrace.engine.engine import Engine
+from tailrace.engine.intake import Intake, IntakeConfig
+from tailrace.records import Record, StepRecord
+from tailrace.types import Request, TokenEvent
+from tailrace.weights.checkpoint import Checkpoint
+
+__all__ = ["Harness", "MakeHarness", "make_harness"]
+
+CONFIG = EngineConfig(
+    backend="cpu", kv_memory_bytes=64 << 20, max_model_tokens=1024, budget_tokens=256, max_running=16, max_queued=64
+)
+
+
+@dataclass
+class Harness:
+    """Runs requests to their end and keeps everything the engine said."""
+
+    engine: Engine
+    intake: Intake
+    events: list[TokenEvent] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+
+    def run(self, requests: Sequence[Request]) -> dict[str, list[int]]:
+        """Submit together, step until idle; the tokens of each request."""
+        first = len(self.events)
+        for request in requests:
+            self.intake.submit(request)
+        while self.step():
+            pass
+        answers: dict[str, list[int]] = {request.request_id: [] for request in requests}
+        for event in self.events[first:]:
+            if event.token_id is not None:
+                answers[event.request_id].append(event.token_id)
+        return answers
+
+    def step(self) -> bool:
+        self.engine.drain_intake()
+        return self.engine.step()
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        return [record for record in self.records if isinstance(record, StepRecord)]
+
+
+MakeHarness = Callable[..., Harness]
+
+
+def make_harness(checkpoint: Checkpoint, **changes: object) -> Harness:
+    """A harness on a model; `changes` are fields of EngineConfig."""
+    config = replace(CONFIG, **changes)  # type: ignore[arg-type]  # names and types are the caller's
+    model = load_model(checkpoint, config)
+    intake = Intake(IntakeConfig(config.max_queued, config.max_queued_tokens, model.limits.max_model_tokens))
+    events: list[TokenEvent] = []
+    records: list[Record] = []
+    engine = build_engine(model, config, intake, publish=events.extend, emit=records.append)
+    return Harness(engine, intake, events, records)
