@@ -1,0 +1,86 @@
+"""Counts what the engine's records tell: a sink for one StepRecord a step and one RequestRecord a request."""
+
+from tailrace.records import Record, RequestRecord, StepRecord
+from tailrace.telemetry import catalog
+from tailrace.telemetry.series import Histogram, LabelledNumber, Number, Series
+from tailrace.types import FinishReason
+
+__all__ = ["EngineMetrics"]
+
+
+class EngineMetrics:
+    """Call `record` from the engine's thread only; read `series` from anywhere."""
+
+    def __init__(self) -> None:
+        self._running = Number(catalog.REQUESTS_RUNNING)
+        self._waiting = Number(catalog.REQUESTS_WAITING)
+        self._blocks = LabelledNumber(catalog.KV_BLOCKS, [("used",), ("cached",), ("free",)])
+        self._kv_usage = Number(catalog.KV_USAGE)
+        self._prompt_tokens = Number(catalog.PROMPT_TOKENS)
+        self._cached_tokens = Number(catalog.CACHED_TOKENS)
+        self._generation_tokens = Number(catalog.GENERATION_TOKENS)
+        self._computed = LabelledNumber(catalog.COMPUTED_TOKENS, [("prompt",), ("output",)])
+        self._preemptions = Number(catalog.PREEMPTIONS)
+        self._finished = LabelledNumber(catalog.REQUESTS_FINISHED, [(reason.value,) for reason in FinishReason])
+        self._queue = Histogram(catalog.QUEUE_SECONDS)
+        self._first_token = Histogram(catalog.FIRST_TOKEN_SECONDS)
+        self._prefill = Histogram(catalog.PREFILL_SECONDS)
+        self._decode = Histogram(catalog.DECODE_SECONDS)
+        self._time_per_token = Histogram(catalog.TIME_PER_TOKEN_SECONDS)
+        self._request = Histogram(catalog.REQUEST_SECONDS)
+        self._request_prompt = Histogram(catalog.REQUEST_PROMPT_TOKENS)
+        self._request_generation = Histogram(catalog.REQUEST_GENERATION_TOKENS)
+        self._step_tokens = Histogram(catalog.STEP_TOKENS)
+        self._step = Histogram(catalog.STEP_SECONDS)
+        self._step_parts = LabelledNumber(catalog.STEP_PART_SECONDS, [("plan",), ("compute",), ("publish",)])
+        self.series: tuple[Series, ...] = tuple(vars(self).values())
+
+    def record(self, record: Record) -> None:
+        if isinstance(record, StepRecord):
+            self._record_step(record)
+        else:
+            self._record_request(record)
+
+    def _record_step(self, step: StepRecord) -> None:
+        self._running.value = step.num_running
+        self._waiting.value = step.num_waiting
+        self._generation_tokens.value += step.num_sampled
+        self._preemptions.value += step.num_preempted
+        self._computed.add(step.num_prefill_tokens, "prompt")
+        self._computed.add(step.num_tokens - step.num_prefill_tokens, "output")
+        self._step_tokens.observe(step.num_tokens)
+        self._record_blocks(step)
+        self._record_step_time(step)
+
+    def _record_blocks(self, step: StepRecord) -> None:
+        self._blocks.set(step.num_blocks_used, "used")
+        self._blocks.set(step.num_blocks_cached, "cached")
+        self._blocks.set(step.num_blocks_total - step.num_blocks_used - step.num_blocks_cached, "free")
+        self._kv_usage.value = step.num_blocks_used / step.num_blocks_total if step.num_blocks_total else 0.0
+
+    def _record_step_time(self, step: StepRecord) -> None:
+        self._step.observe(step.finished_s - step.started_s)
+        self._step_parts.add(step.planned_s - step.started_s, "plan")
+        self._step_parts.add(step.computed_s - step.planned_s, "compute")
+        self._step_parts.add(step.finished_s - step.computed_s, "publish")
+
+    def _record_request(self, request: RequestRecord) -> None:
+        self._finished.add(1, request.finish_reason.value)
+        self._request.observe(request.finished_s - request.arrived_s)
+        self._request_prompt.observe(request.num_prompt_tokens)
+        self._request_generation.observe(request.num_output_tokens)
+        if request.started_s is not None:
+            self._prompt_tokens.value += request.num_prompt_tokens
+            self._cached_tokens.value += request.num_cached_tokens
+            self._queue.observe(request.started_s - request.arrived_s)
+            self._record_tokens(request, request.started_s)
+
+    def _record_tokens(self, request: RequestRecord, started_s: float) -> None:
+        if request.first_token_s is None:
+            return
+        decode_s = request.finished_s - request.first_token_s
+        self._first_token.observe(request.first_token_s - request.arrived_s)
+        self._prefill.observe(request.first_token_s - started_s)
+        self._decode.observe(decode_s)
+        if request.num_output_tokens > 1:
+            self._time_per_token.observe(decode_s / (request.num_output_tokens - 1))
