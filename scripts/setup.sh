@@ -46,13 +46,18 @@ require_headers() {
         fail "$1 comes without its C headers: install them (Debian, Ubuntu: apt-get install python3-dev), $again"
 }
 
+# CXX may be a command with arguments (ccache g++), so it is not quoted.
+compiles() { printf '#include <cstdint>\n#include <span>\n' | $1 -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; }
+
+# Leaves the compiler in CXX: Python's own build settings may name one that this machine does not have.
 require_compiler() {
-    for candidate in ${CXX:-c++ g++ clang++}; do
-        command -v "$candidate" >/dev/null || continue
-        printf '#include <cstdint>\n#include <span>\n' | "$candidate" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null && return
-        fail "$candidate does not compile C++20 with its standard library: install g++ 11 or clang 14, or newer, or name it: make CXX=/path/to/g++ ..."
-    done
-    fail "no C++ compiler was found (looked for ${CXX:-c++, g++, clang++}): install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), $again"
+    if [ -z "${CXX:-}" ]; then
+        CXX=$(command -v c++ || command -v g++ || command -v clang++) ||
+            fail "no C++ compiler was found (looked for c++, g++, clang++): install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), $again"
+    fi
+    export CXX
+    compiles "$CXX" ||
+        fail "$CXX does not compile C++20 with its standard library: install g++ 11 or clang 14, or newer, or name it: make CXX=/path/to/g++ ..."
 }
 
 # --- steps -----------------------------------------------------------------------------------------------------------

@@ -143,6 +143,18 @@ def test_a_compiler_that_is_too_old_is_named(machine: Machine) -> None:
     assert "c++ does not compile C++20" in machine.failure_of("core")
 
 
+def test_the_compiler_that_the_user_names_may_have_arguments(machine: Machine) -> None:
+    machine.has("c++", "exit 1")
+    machine.has("ccache", 'test "$1" = g++-13')
+    assert machine.setup("core", CXX="ccache g++-13").returncode == 0
+
+
+def test_the_build_uses_the_compiler_that_was_found(machine: Machine) -> None:
+    (machine.programs / "c++").rename(machine.programs / "clang++")
+    machine.has("python3", GOOD_PYTHON.format(pip='echo "built with $CXX" >&2; exit 1'))
+    assert f"built with {machine.programs / 'clang++'}" in machine.setup("core").stderr
+
+
 @pytest.mark.parametrize(
     ("pip_says", "line_says"),
     [
