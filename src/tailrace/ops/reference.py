@@ -251,7 +251,10 @@ def _check_step(step: StepInputs, limits: Limits) -> None:
     for is_broken, complaint in (
         (num_tokens > limits.max_tokens, f"{num_tokens} tokens, the limit is {limits.max_tokens}"),
         (num_sequences > limits.max_sequences, f"{num_sequences} sequences, the limit is {limits.max_sequences}"),
-        (len(step.sample_rows) > limits.max_samples, f"{len(step.sample_rows)} samples over {limits.max_samples}"),
+        (
+            len(step.sample_rows) > limits.max_samples,
+            f"{len(step.sample_rows)} samples, the limit is {limits.max_samples}",
+        ),
         (counts.sum() != num_tokens, f"row_starts cover {counts.sum()} of {num_tokens} tokens"),
         (np.any(step.starts + counts > limits.max_model_tokens), f"a position beyond {limits.max_model_tokens}"),
         (np.any(step.sample_rows >= num_tokens), f"a sampled row beyond the {num_tokens} tokens"),
