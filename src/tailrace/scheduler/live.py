@@ -1,0 +1,73 @@
+"""A request while the scheduler knows it: tokens known against tokens computed."""
+
+from dataclasses import dataclass
+
+from tailrace.kvcache.block import BlockTable
+from tailrace.records import RequestRecord
+from tailrace.scheduler.lifecycle import RequestState, moved
+from tailrace.types import FinishReason, Request
+
+__all__ = ["LiveRequest"]
+
+
+@dataclass(slots=True, eq=False)
+class LiveRequest:
+    """`token_ids` are all known tokens; of these the first `num_computed` have keys and values in the blocks.
+
+    |<------ prompt ------>|<--- output --->|
+    |<------- computed ------->|<--- gap -->|      a step closes part of the gap; closing it samples one token
+    |<------------ num_positions ------------->|   room in the blocks held
+    """
+
+    request_id: str
+    request: Request
+    arrival_rank: int  # lower came earlier
+    table: BlockTable
+    token_ids: list[int]
+    max_tokens: int  # prompt and output
+    stop_ids: frozenset[int]  # those that end it; before min_tokens they do not
+    num_computed: int = 0
+    num_positions: int = 0
+    new_blocks: tuple[int, ...] = ()  # held, and not yet told to the runtime
+    state: RequestState = RequestState.WAITING
+    num_deferrals: int = 0
+    num_preemptions: int = 0
+    started_s: float | None = None
+    first_token_s: float | None = None
+    num_cached_tokens: int = 0  # of the prompt, at the first admission
+
+    @property
+    def gap(self) -> int:
+        return len(self.token_ids) - self.num_computed
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.request.num_prompt_tokens
+
+    @property
+    def may_need_blocks(self) -> bool:
+        """Whether its longest possible output does not fit in the blocks held. The last token is never computed."""
+        return self.max_tokens - 1 > self.num_positions
+
+    def move(self, to: RequestState) -> None:
+        self.state = moved(self.state, to)
+
+    def finish_reason(self) -> FinishReason | None:
+        """Whether the newest token ends the request."""
+        if self.token_ids[-1] in self.stop_ids and self.num_output_tokens > self.request.sampling.min_tokens:
+            return FinishReason.STOP
+        return FinishReason.LENGTH if len(self.token_ids) >= self.max_tokens else None
+
+    def record(self, finished_s: float, reason: FinishReason) -> RequestRecord:
+        return RequestRecord(
+            request_id=self.request_id,
+            arrived_s=self.request.arrival_s,
+            started_s=self.started_s,
+            first_token_s=self.first_token_s,
+            finished_s=max(finished_s, self.request.arrival_s),
+            num_prompt_tokens=self.request.num_prompt_tokens,
+            num_cached_tokens=self.num_cached_tokens,
+            num_output_tokens=self.num_output_tokens,
+            num_preemptions=self.num_preemptions,
+            finish_reason=reason,
+        )
