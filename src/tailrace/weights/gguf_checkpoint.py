@@ -8,9 +8,9 @@ from tailrace.weights.fields import Fields
 from tailrace.weights.fingerprint import fingerprint
 from tailrace.weights.gguf import read_gguf
 from tailrace.weights.gguf_blocks import GgufTensor
-from tailrace.weights.gguf_config import check_tensor_names, read_config
+from tailrace.weights.gguf_config import ROPE_FACTORS, read_config
 from tailrace.weights.lazy import Quantize, lazy_tensors
-from tailrace.weights.names import GGUF_NAMES, file_names
+from tailrace.weights.names import GGUF_NAMES
 
 __all__ = ["open_gguf"]
 
@@ -21,8 +21,7 @@ def open_gguf(path: Path, quantize: Quantize | None = None) -> Checkpoint:
     metadata = Fields(str(path), gguf.metadata)
     config = read_config(gguf)
     in_file = {name: GgufTensor(info) for name, info in gguf.tensors.items()}
-    tensors = lazy_tensors(str(path), config, GGUF_NAMES, in_file, quantize)
-    check_tensor_names(gguf, set(file_names(GGUF_NAMES, tensors).values()))
+    tensors = lazy_tensors(str(path), config, GGUF_NAMES, in_file, ignored=(ROPE_FACTORS,), quantize=quantize)
     vocabulary = gguf_text.read_vocabulary(metadata, config.vocab_size)
     spans = [info.span for info in gguf.tensors.values()]
     return Checkpoint(

@@ -1,7 +1,7 @@
 """GGUF metadata as a ModelConfig, for the architectures that are Llama but for their settings."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import get_args
 
 import numpy as np
@@ -13,10 +13,10 @@ from tailrace.weights.gguf import GgufFile
 from tailrace.weights.gguf_blocks import GgufTensor
 from tailrace.weights.names import GGUF_NAMES
 
-__all__ = ["check_tensor_names", "read_config"]
+__all__ = ["ROPE_FACTORS", "read_config"]
 
 _KNOWN: Mapping[str, Architecture] = {name: name for name in get_args(Architecture)}
-_ROPE_FACTORS = "rope_freqs.weight"
+ROPE_FACTORS = "rope_freqs.weight"
 _MAX_LAYERS = 1024
 
 
@@ -55,14 +55,6 @@ def read_config(gguf: GgufFile) -> ModelConfig:
     if config.num_heads % config.num_kv_heads:
         raise fields.wrong("attention.head_count_kv", f"a divisor of the {config.num_heads} heads")
     return config
-
-
-def check_tensor_names(gguf: GgufFile, used: Collection[str]) -> None:
-    """Refuse a file with weights this model would not read: it would run, and answer wrongly."""
-    ignored = {_ROPE_FACTORS}
-    for name in gguf.tensors:
-        if name not in used and name not in ignored:
-            raise UnsupportedModel(f"{gguf.file.path}: tensor {name!r} has no place in a model of this architecture")
 
 
 def _architecture(metadata: Fields) -> Architecture:
@@ -104,7 +96,7 @@ def _sliding_window(fields: Fields, max_model_tokens: int) -> int | None:
 
 
 def _rope_scaling(gguf: GgufFile, fields: Fields, max_model_tokens: int) -> RopeScaling | None:
-    if _ROPE_FACTORS in gguf.tensors:
+    if ROPE_FACTORS in gguf.tensors:
         return RopeScaling("factors", factors=_rope_factors(gguf))
     kind = fields.text("rope.scaling.type", "linear" if fields.has("rope.scale_linear") else "none")
     factor = fields.positive("rope.scaling.factor", fields.positive("rope.scale_linear", 1.0))
@@ -131,7 +123,7 @@ def _yarn(fields: Fields, factor: float, max_model_tokens: int) -> RopeScaling:
 
 
 def _rope_factors(gguf: GgufFile) -> tuple[float, ...]:
-    tensor = GgufTensor(gguf.tensors[_ROPE_FACTORS])
+    tensor = GgufTensor(gguf.tensors[ROPE_FACTORS])
     tensor.check()
     factors = tensor.packed().dequantize().reshape(-1)
     if not np.all(np.isfinite(factors) & (factors > 0)):

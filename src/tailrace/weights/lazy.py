@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.errors import CheckpointError
+from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
 from tailrace.weights.names import expected_shapes, file_names, tensor_class
@@ -92,21 +92,32 @@ def lazy_tensors(
     config: ModelConfig,
     names: Mapping[str, str],
     in_file: Mapping[str, StoredTensor],
+    *,
+    ignored: tuple[str, ...],
     quantize: Quantize | None,
 ) -> LazyTensors:
-    """Match a file's tensors with what `config` asks for: all there, of the right shape, of a readable type."""
-    stored: dict[str, StoredTensor] = {}
-    shapes = expected_shapes(config)
-    for ours, theirs in file_names(names, shapes).items():
-        if theirs not in in_file:
-            raise CheckpointError(f"{source}: tensor {theirs!r} is missing")
-        stored[ours] = in_file[theirs]
-        if stored[ours].shape != shapes[ours]:
-            raise CheckpointError(
-                f"{stored[ours].where} has shape {list(stored[ours].shape)}, the config asks for {list(shapes[ours])}"
-            )
-        stored[ours].check()
+    """Match a file's tensors with what `config` asks for: all there, of the right shape, of a readable type.
+
+    A tensor that nobody reads is refused, but for names that end in one of `ignored`: the model would run without it,
+    and answer wrongly.
+    """
+    theirs = file_names(names, expected_shapes(config))
+    for name in in_file.keys() - theirs.values():
+        if not name.endswith(ignored):
+            raise UnsupportedModel(f"{source}: tensor {name!r} has no place in a {config.architecture} model")
+    stored = {}
+    for ours, shape in expected_shapes(config).items():
+        if theirs[ours] not in in_file:
+            raise CheckpointError(f"{source}: tensor {theirs[ours]!r} is missing")
+        stored[ours] = _fitting(in_file[theirs[ours]], shape)
     return LazyTensors(stored, quantize)
+
+
+def _fitting(stored: StoredTensor, shape: tuple[int, ...]) -> StoredTensor:
+    if stored.shape != shape:
+        raise CheckpointError(f"{stored.where} has shape {list(stored.shape)}, the config asks for {list(shape)}")
+    stored.check()
+    return stored
 
 
 def _checked(stored: StoredTensor, packed: PackedTensor) -> PackedTensor:

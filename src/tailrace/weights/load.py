@@ -3,10 +3,12 @@
 import dataclasses
 from pathlib import Path
 
-from tailrace.errors import CheckpointError
+from tailrace.errors import SetupError
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.default_model import DEFAULT_MODEL_NAME, Progress, default_model_path
 from tailrace.weights.gguf_checkpoint import open_gguf
+from tailrace.weights.hf_checkpoint import open_directory
+from tailrace.weights.hub import hub_directory, is_hub_id
 from tailrace.weights.lazy import Quantize
 
 __all__ = ["open_checkpoint"]
@@ -17,12 +19,27 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Open what `model` names; None or "default" is the embedded model.
 
-    `quantize` converts matrices wider than it on the way in; embedding and head stay at 8 bit. `progress` follows a
-    download. Raises CheckpointError, UnsupportedModel or SetupError, in one line.
+    `quantize` converts matrices wider than it on the way in; embedding and head stay at 8 bit. `progress` follows the
+    download of the default model. Raises CheckpointError, UnsupportedModel or SetupError, in one line.
     """
     if model is None or model == "default":
         return dataclasses.replace(open_gguf(default_model_path(progress), quantize), name=DEFAULT_MODEL_NAME)
     path = Path(model).expanduser()
-    if path.is_file():
+    if path.is_dir():
+        return _open_directory(path, quantize)
+    if path.exists():
         return open_gguf(path, quantize)
-    raise CheckpointError(f"{model}: no such model file")
+    if is_hub_id(model) and path.suffix != ".gguf":
+        return dataclasses.replace(open_directory(hub_directory(model), quantize), name=model)
+    raise SetupError(
+        f"model {model!r} is neither a file nor a directory here, nor a hub id (owner/name); leave it out for the "
+        "default model"
+    )
+
+
+def _open_directory(path: Path, quantize: Quantize | None) -> Checkpoint:
+    """A directory that holds one GGUF file and no config is taken for that file."""
+    files = sorted(path.glob("*.gguf"))
+    if not (path / "config.json").is_file() and len(files) == 1:
+        return open_gguf(files[0], quantize)
+    return open_directory(path, quantize)

@@ -1,4 +1,4 @@
-"""A file mapped into memory: the one way weights reach us. Nothing is read before it is looked at or copied at all."""
+"""A file mapped into memory, the one way weights reach us: nothing is copied, or read before it is looked at."""
 
 import contextlib
 import mmap

@@ -1,0 +1,89 @@
+"""A Hugging Face directory (config.json, *.safetensors, tokenizer.json) as a checkpoint."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tailrace.errors import CheckpointError, UnsupportedModel
+from tailrace.weights.checkpoint import Checkpoint
+from tailrace.weights.fingerprint import Span, fingerprint
+from tailrace.weights.hf_config import read_config
+from tailrace.weights.hf_text import read_json, read_text
+from tailrace.weights.lazy import Quantize, lazy_tensors
+from tailrace.weights.mapped import MappedFile
+from tailrace.weights.names import HUGGING_FACE_NAMES
+from tailrace.weights.safetensors import SafetensorsTensor, read_safetensors
+
+__all__ = ["open_directory"]
+
+_INDEX = "model.safetensors.index.json"
+_SINGLE = "model.safetensors"
+_IGNORED = ("lm_head.weight", ".rotary_emb.inv_freq")  # a tied head saved twice; frequencies, which we compute
+
+
+def open_directory(directory: Path, quantize: Quantize | None = None) -> Checkpoint:
+    """Open a model directory. Raises CheckpointError or UnsupportedModel naming file, tensor or setting."""
+    settings = read_json(directory / "config.json")
+    in_files = _read_tensors(directory)
+    config = read_config(settings, has_head=HUGGING_FACE_NAMES["head"] in in_files)
+    tensors = lazy_tensors(str(directory), config, HUGGING_FACE_NAMES, in_files, ignored=_IGNORED, quantize=quantize)
+    text = read_text(directory, settings)
+    return Checkpoint(
+        name=directory.resolve().name,
+        source=directory,
+        config=config,
+        tensors=tensors,
+        fingerprint=fingerprint(_spans(in_files.values()), [repr(config).encode(), (quantize or "").encode()]),
+        tokenizer=directory / "tokenizer.json",
+        chat_template=text.chat_template,
+        bos_id=text.bos_id,
+        eos_ids=text.eos_ids,
+        add_bos=text.add_bos,
+        special_tokens=text.special_tokens,
+        requantize_errors=tensors.errors,
+        stored_formats={name: stored.stored_format for name, stored in tensors.stored.items()},
+    )
+
+
+def _read_tensors(directory: Path) -> dict[str, SafetensorsTensor]:
+    index = directory / _INDEX
+    if not index.is_file():
+        return read_safetensors(_single_file(directory))
+    placed = read_json(index).table("weight_map").values
+    files = {name: read_safetensors(directory / name) for name in sorted(_file_names(index, placed.values()))}
+    tensors = {}
+    for tensor, name in placed.items():
+        if tensor not in files[name]:
+            raise CheckpointError(f"{directory / name}: tensor {tensor!r} is missing, which {_INDEX} places here")
+        tensors[tensor] = files[name][tensor]
+    return tensors
+
+
+def _file_names(index: Path, names: Iterable[object]) -> set[str]:
+    """Only plain names: an index must not lead out of its directory."""
+    plain = set()
+    for name in names:
+        if not isinstance(name, str) or name != Path(name).name or not name.endswith(".safetensors"):
+            raise CheckpointError(f"{index}: {name!r} is not the name of a safetensors file beside it")
+        plain.add(name)
+    return plain
+
+
+def _single_file(directory: Path) -> Path:
+    found = sorted(directory.glob("*.safetensors"))
+    if directory / _SINGLE in found:
+        return directory / _SINGLE
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise CheckpointError(f"{directory}: {len(found)} safetensors files, and no {_INDEX} to say what is where")
+    if any(directory.glob("*.bin")):
+        raise UnsupportedModel(f"{directory}: the weights are PyTorch pickles (*.bin); convert them to safetensors")
+    raise CheckpointError(f"{directory}: no safetensors file; fetch the model again")
+
+
+def _spans(tensors: Iterable[SafetensorsTensor]) -> list[tuple[MappedFile, list[Span]]]:
+    """The spans of each file, files by name."""
+    by_file: dict[Path, tuple[MappedFile, list[Span]]] = {}
+    for tensor in tensors:
+        by_file.setdefault(tensor.file.path, (tensor.file, []))[1].append((tensor.begin, tensor.end))
+    return [by_file[path] for path in sorted(by_file)]

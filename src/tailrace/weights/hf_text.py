@@ -1,0 +1,138 @@
+"""What the text side needs of a Hugging Face directory: special tokens, where an answer ends, the chat template."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tailrace.errors import CheckpointError
+from tailrace.weights.fields import Fields
+
+__all__ = ["HuggingFaceText", "read_json", "read_text"]
+
+_MAX_JSON_BYTES = 1 << 28
+_T = TypeVar("_T")
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+class _AddedToken(msgspec.Struct):
+    id: int
+    content: str
+
+
+class _Template(msgspec.Struct):
+    """The `single` of a post-processor: what is put around a text."""
+
+    single: list[dict[str, Any]] = []
+    processors: list["_Template"] = []
+
+
+class _Tokenizer(msgspec.Struct):
+    """The small part of tokenizer.json that is read here; the rest is skipped unparsed."""
+
+    added_tokens: list[_AddedToken] = []
+    post_processor: _Template | None = None
+
+
+class HuggingFaceText(msgspec.Struct, frozen=True):
+    """The text settings of a directory, as a checkpoint wants them."""
+
+    chat_template: str | None
+    bos_id: int | None
+    eos_ids: tuple[int, ...]
+    add_bos: bool
+    special_tokens: Mapping[str, str]
+
+
+def read_json(path: Path) -> Fields:
+    """A JSON file that must hold a table. Raises CheckpointError."""
+    return Fields(str(path), _decode(path, dict[str, Any]))
+
+
+def read_text(directory: Path, config: Fields) -> HuggingFaceText:
+    """Gather the text settings that lie over tokenizer.json, tokenizer_config.json and generation_config.json."""
+    settings = _optional(directory / "tokenizer_config.json")
+    generation = _optional(directory / "generation_config.json")
+    tokenizer = _decode(directory / "tokenizer.json", _Tokenizer)
+    ids = {token.content: token.id for token in tokenizer.added_tokens}
+    special = _special_tokens(settings)
+    bos = _ids(config, "bos_token_id") or _ids(generation, "bos_token_id")
+    ends = [*_ids(generation, "eos_token_id"), *_ids(config, "eos_token_id")]
+    if (end := ids.get(special.get("eos_token", ""))) is not None:
+        ends.append(end)
+    return HuggingFaceText(
+        chat_template=_chat_template(directory, settings),
+        bos_id=ids.get(special.get("bos_token", ""), bos[0] if bos else None),
+        eos_ids=tuple(dict.fromkeys(ends)),
+        add_bos=_add_bos(settings, tokenizer.post_processor, special.get("bos_token")),
+        special_tokens=special,
+    )
+
+
+def _decode(path: Path, kind: type[_T]) -> _T:
+    try:
+        if path.stat().st_size > _MAX_JSON_BYTES:
+            raise CheckpointError(f"{path}: {path.stat().st_size} bytes are too many for a settings file")
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged: {error}") from error
+
+
+def _optional(path: Path) -> Fields:
+    return read_json(path) if path.is_file() else Fields(str(path), {})
+
+
+def _special_tokens(settings: Fields) -> dict[str, str]:
+    """Written as a string, or as a table with `content`."""
+    found = {}
+    for name in _SPECIAL:
+        value = settings.values.get(name)
+        text = value.get("content") if isinstance(value, dict) else value
+        if isinstance(text, str):
+            found[name] = text
+    return found
+
+
+def _ids(fields: Fields, key: str) -> list[int]:
+    """One id, several, or none."""
+    value = fields.values.get(key)
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if any(isinstance(token, bool) or not isinstance(token, int) or token < 0 for token in ids):
+        raise fields.wrong(key, "a token id or a list of them")
+    return ids
+
+
+def _chat_template(directory: Path, settings: Fields) -> str | None:
+    """A file of its own wins over the settings."""
+    plain, table = directory / "chat_template.jinja", directory / "chat_template.json"
+    if plain.is_file():
+        return _template_file(plain)
+    value = read_json(table).values.get("chat_template") if table.is_file() else settings.values.get("chat_template")
+    if isinstance(value, list):  # several templates by name
+        named = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}
+        value = named.get("default")
+    if value is not None and not isinstance(value, str):
+        raise settings.wrong("chat_template", "a string or a list of named templates")
+    return value
+
+
+def _template_file(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}") from error
+
+
+def _add_bos(settings: Fields, post_processor: _Template | None, bos: str | None) -> bool:
+    """What the settings say, else whether tokenizer.json puts bos in front of a text."""
+    if settings.has("add_bos_token"):
+        return settings.flag("add_bos_token")
+    if post_processor is None or bos is None:
+        return False
+    templates = [post_processor, *post_processor.processors]
+    first = next((template.single[0] for template in templates if template.single), {})
+    special = first.get("SpecialToken")
+    return isinstance(special, dict) and special.get("id") == bos

@@ -1,0 +1,117 @@
+"""The safetensors container: a JSON head of bounded size, then the data. Read from mapped files, none of it trusted."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tailrace.errors import CheckpointError, UnsupportedModel
+from tailrace.ops.packed import PackedTensor, WeightFormat
+from tailrace.weights.mapped import MappedFile, map_file
+
+__all__ = ["SafetensorsTensor", "read_safetensors"]
+
+_MAX_HEAD_BYTES = 100_000_000
+_LENGTH_BYTES = 8
+_MAX_DIMENSIONS = 8
+
+_READABLE: Mapping[str, tuple[WeightFormat, str]] = {
+    "F32": ("f32", "<f4"),
+    "F16": ("f16", "<f2"),
+    "BF16": ("bf16", "<u2"),
+}
+
+
+class _Entry(msgspec.Struct):
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SafetensorsTensor:
+    """One tensor of a safetensors file; `begin` and `end` in bytes from the start of `file`."""
+
+    file: MappedFile
+    name: str
+    shape: tuple[int, ...]
+    stored_format: str
+    begin: int
+    end: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.file.path}: tensor {self.name!r}"
+
+    @property
+    def format(self) -> WeightFormat | None:
+        """The packed format of the stored values."""
+        return _READABLE[self.stored_format][0]
+
+    def check(self) -> None:
+        """Raises UnsupportedModel for a dtype that is no weight's, CheckpointError when size and shape disagree."""
+        if self.stored_format not in _READABLE:
+            raise UnsupportedModel(f"{self.where} has dtype {self.stored_format}; supported: {', '.join(_READABLE)}")
+        wanted = math.prod(self.shape) * np.dtype(_READABLE[self.stored_format][1]).itemsize
+        if self.end - self.begin != wanted:
+            raise CheckpointError(f"{self.where} has {self.end - self.begin} bytes, its shape needs {wanted}")
+
+    def packed(self) -> PackedTensor:
+        name, dtype = _READABLE[self.stored_format]
+        values = self.file.array(np.dtype(dtype), math.prod(self.shape), self.begin)
+        return PackedTensor(self.shape, name, values.reshape(self.shape))
+
+    def rows(self, begin: int, end: int) -> NDArray[np.float32]:
+        """Float32 values of rows [begin, end) of a matrix."""
+        return self.packed().rows(np.arange(begin, end))
+
+
+def read_safetensors(path: Path) -> dict[str, SafetensorsTensor]:
+    """The tensors of one file by name. Raises CheckpointError when the bytes are wrong."""
+    file = map_file(path)
+    head_end, entries = _read_head(file)
+    tensors = {}
+    for name, entry in entries.items():
+        begin, end = (head_end + offset for offset in entry.data_offsets)
+        if not head_end <= begin <= end or len(entry.shape) > _MAX_DIMENSIONS or any(size < 0 for size in entry.shape):
+            raise _damaged(path, f"tensor {name!r} cannot have offsets {entry.data_offsets} and shape {entry.shape}")
+        if end > file.size:
+            raise CheckpointError(
+                f"{path}: the file ends at byte {file.size}, tensor {name!r} at {end}: "
+                "the file is truncated; fetch it again"
+            )
+        tensors[name] = SafetensorsTensor(file, name, tuple(entry.shape), entry.dtype, begin, end)
+    _check_overlaps(path, tensors)
+    return tensors
+
+
+def _read_head(file: MappedFile) -> tuple[int, dict[str, _Entry]]:
+    """The end of the head, where offsets count from, and its entries."""
+    length = int.from_bytes(file.mapping[:_LENGTH_BYTES], "little")
+    head_end = _LENGTH_BYTES + length
+    if file.size < _LENGTH_BYTES or length > _MAX_HEAD_BYTES:
+        raise CheckpointError(f"{file.path}: not a safetensors file (a head of {length} bytes)")
+    if head_end > file.size:
+        raise _damaged(file.path, f"the file ends at byte {file.size}, inside the head; fetch it again")
+    try:
+        table = msgspec.json.decode(file.mapping[_LENGTH_BYTES:head_end], type=dict[str, msgspec.Raw])
+        table.pop("__metadata__", None)
+        return head_end, {name: msgspec.json.decode(entry, type=_Entry) for name, entry in table.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(file.path, f"its head is not what it must be: {error}") from error
+
+
+def _check_overlaps(path: Path, tensors: Mapping[str, SafetensorsTensor]) -> None:
+    by_place = sorted(tensors.values(), key=lambda tensor: (tensor.begin, tensor.end))
+    for before, after in pairwise(by_place):
+        if before.end > after.begin:
+            raise _damaged(path, f"tensors {before.name!r} and {after.name!r} overlap")
+
+
+def _damaged(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{path}: damaged safetensors file: {reason}")
