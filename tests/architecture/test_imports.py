@@ -1,0 +1,74 @@
+"""What the import contracts in pyproject.toml cannot see: imports in functions, and libraries nobody imports yet."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.tree import Module
+
+STANDARD_LIBRARY_ONLY = ("types", "errors", "records", "scheduler", "kvcache", "config")
+
+OWNERS = {
+    "numpy": ("ops", "runtime", "weights"),
+    "gguf": ("weights",),
+    "tokenizers": ("service",),
+    "jinja2": ("service",),
+    "starlette": ("frontends",),
+    "prometheus_client": ("telemetry.prometheus",),
+    "opentelemetry": ("telemetry.otel",),
+    "cyclopts": ("cli", "commands"),
+    "rich": ("cli", "commands", "bench"),
+    "torch": ("ops.cuda", "ops.triton"),
+    "triton": ("ops.triton",),
+    "grpc": ("frontends.grpc",),
+    "redis": ("cluster.redis_level",),
+    "ray": ("cluster.ray_app",),
+    "tailrace.ops._native": ("ops.cpu",),
+}
+
+
+def _importers(modules: list[Module], library: str) -> set[str]:
+    return {module.name for module in modules if any(f"{name}.".startswith(f"{library}.") for name in module.imports())}
+
+
+@pytest.mark.parametrize("package", STANDARD_LIBRARY_ONLY)
+def test_the_vocabulary_and_the_pure_column_need_the_standard_library_alone(
+    modules: list[Module], package: str
+) -> None:
+    allowed = sys.stdlib_module_names | {"tailrace"}
+    inside = [module for module in modules if module.is_inside(package)]
+    assert inside
+    foreign = [
+        (module.name, name) for module in inside for name in module.imports() if name.split(".")[0] not in allowed
+    ]
+    assert foreign == []
+
+
+@pytest.mark.parametrize("library", OWNERS)
+def test_a_library_is_known_to_its_owner_alone(modules: list[Module], library: str) -> None:
+    strangers = {
+        importer
+        for importer in _importers(modules, library)
+        if not any(f"{importer}.".startswith(f"{owner}.") for owner in OWNERS[library])
+    }
+    assert strangers == set()
+
+
+@pytest.mark.parametrize("loaded", ["scheduler.scheduler", "kvcache.cache", "models.registry", "bench.load"])
+def test_loading_a_part_that_computes_nothing_loads_no_arrays(loaded: str) -> None:
+    code = f"import sys, tailrace.{loaded}; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_module_is_reached_from_the_command_line_or_the_library(modules: list[Module]) -> None:
+    imported = {name.removeprefix("tailrace.") for module in modules for name in module.imports()}
+    entries = {"", "cli", "library"}
+    idle = {
+        module.name
+        for module in modules
+        if module.path.stem != "__init__"
+        and module.name not in imported | entries
+        and not module.is_inside("commands")  # the command line loads its verbs by name
+    }
+    assert idle == set()
