@@ -5,11 +5,12 @@ from pathlib import Path
 
 from tailrace.errors import SetupError
 from tailrace.weights.checkpoint import Checkpoint
-from tailrace.weights.default_model import DEFAULT_MODEL_NAME, Progress, default_model_path
+from tailrace.weights.default_model import DEFAULT_MODEL_NAME, default_model_path
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.hub import hub_directory, is_hub_id
 from tailrace.weights.lazy import Quantize
+from tailrace.weights.wheel import Progress
 
 __all__ = ["open_checkpoint"]
 
