@@ -1,0 +1,28 @@
+"""Measures what the reader of an answer feels: the wait for its first text, and the gaps between pieces of text."""
+
+import time
+
+from tailrace.telemetry.http import HttpMetrics
+
+__all__ = ["GapClock"]
+
+
+class GapClock:
+    """One per answer; `tick` at each delta."""
+
+    __slots__ = ("_arrived_s", "_last_s", "_metrics")
+
+    def __init__(self, metrics: HttpMetrics, arrived_s: float, num_choices: int) -> None:
+        self._metrics = metrics
+        self._arrived_s: float | None = arrived_s
+        self._last_s: list[float | None] = [None] * num_choices
+
+    def tick(self, index: int) -> None:
+        now = time.perf_counter()
+        last = self._last_s[index]
+        self._last_s[index] = now
+        if last is not None:
+            self._metrics.observe_gap(now - last)
+        elif self._arrived_s is not None:
+            self._metrics.observe_first_text(now - self._arrived_s)
+            self._arrived_s = None

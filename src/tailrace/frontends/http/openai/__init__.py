@@ -1,0 +1,1 @@
+"""The OpenAI wire format: bodies to `Generation`s, deltas to JSON. No socket and no event loop in here."""

@@ -1,0 +1,102 @@
+"""What the model is to continue: messages or raw prompts of the wire as `Prompt`s."""
+
+from collections.abc import Mapping, Sequence
+
+from tailrace.errors import InvalidRequest
+from tailrace.frontends.http.openai.sampling import check_token_id
+from tailrace.frontends.http.openai.schema import ContentPart, Message, Scalar
+from tailrace.service.api import ChatPrompt, ModelCard, Prompt, TextPrompt, TokenPrompt
+
+__all__ = ["chat_prompt", "completion_prompts"]
+
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_HISTORY = ("audio", "function_call", "tool_calls", "tool_call_id")
+
+
+def chat_prompt(
+    messages: Sequence[Message],
+    *,
+    add_generation_prompt: bool | None,
+    continue_final_message: bool | None,
+    template_args: Mapping[str, Scalar | list[Scalar] | dict[str, Scalar]] | None,
+) -> ChatPrompt:
+    """Raises InvalidRequest for roles and parts that are not supported."""
+    is_continued = bool(continue_final_message) or _has_prefix(messages)
+    if is_continued and add_generation_prompt:
+        raise InvalidRequest(
+            "The last message is either continued or followed by a new turn; set add_generation_prompt to false.",
+            param="add_generation_prompt",
+        )
+    return ChatPrompt(
+        messages=[_plain_message(message, f"messages[{i}]") for i, message in enumerate(messages)],
+        add_generation_prompt=not is_continued and add_generation_prompt is not False,
+        continue_final_message=is_continued,
+        template_args=template_args or {},
+    )
+
+
+def _has_prefix(messages: Sequence[Message]) -> bool:
+    """Whether the last message is marked as the start of the answer; no other may be."""
+    for i, message in enumerate(messages):
+        if message.prefix and (i + 1 < len(messages) or message.role != "assistant"):
+            raise InvalidRequest(
+                "Only the last message, from the assistant, can be a prefix.", param=f"messages[{i}].prefix"
+            )
+    return bool(messages[-1].prefix)
+
+
+def _plain_message(message: Message, place: str) -> dict[str, str]:
+    if message.role not in _ROLES:
+        raise InvalidRequest(
+            f"{place}.role is {message.role[:32]!r}; it must be one of {', '.join(_ROLES)}.", param=f"{place}.role"
+        )
+    for name in _HISTORY:
+        if getattr(message, name):
+            param = f"{place}.{name}"
+            raise InvalidRequest(f"{param} is refused: only text is supported.", param=param)
+    plain = {"role": _ROLES[message.role], "content": _text(message.content, place)}
+    if message.name is not None:
+        plain["name"] = message.name
+    reasoning = message.reasoning_content if message.reasoning_content is not None else message.reasoning
+    if reasoning is not None:
+        plain["reasoning_content"] = reasoning
+    return plain
+
+
+def _text(content: str | list[ContentPart] | None, place: str) -> str:
+    if isinstance(content, str):
+        return content
+    if content is None:
+        raise InvalidRequest(f"{place}.content is missing.", param=f"{place}.content")
+    return "\n".join(_part_text(part, f"{place}.content[{i}]") for i, part in enumerate(content))
+
+
+def _part_text(part: ContentPart, place: str) -> str:
+    if part.type != "text" or part.text is None:
+        raise InvalidRequest(f"{place} must have type 'text' and a text; only text is supported.", param=place)
+    return part.text
+
+
+def completion_prompts(
+    prompt: str | list[str | int | list[int]], *, add_special_tokens: bool, model: ModelCard
+) -> list[Prompt]:
+    """One prompt for a string or a list of ids, several for a list of either. Raises InvalidRequest for a mixture."""
+    if isinstance(prompt, str):
+        return [TextPrompt(prompt, add_special_tokens)]
+    texts = [part for part in prompt if isinstance(part, str)]
+    id_lists = [part for part in prompt if isinstance(part, list)]
+    if len(texts) == len(prompt):
+        return [TextPrompt(text, add_special_tokens) for text in texts]
+    if len(id_lists) == len(prompt):
+        return [_token_prompt(ids, model) for ids in id_lists]
+    ids = [part for part in prompt if isinstance(part, int)]
+    if len(ids) < len(prompt):
+        raise InvalidRequest("A list of prompts is all strings, all token ids, or all lists of ids.", param="prompt")
+    return [_token_prompt(ids, model)]
+
+
+def _token_prompt(ids: list[int], model: ModelCard) -> TokenPrompt:
+    if not ids:
+        raise InvalidRequest("A prompt of token ids must not be empty.", param="prompt")
+    check_token_id(max(ids), model, "prompt")
+    return TokenPrompt(ids)

@@ -1,0 +1,121 @@
+"""Runs the application under uvicorn, on a socket that was bound before anything slow began."""
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from tailrace.errors import SetupError
+
+__all__ = ["bind", "serve"]
+
+_BACKLOG = 2048
+_KEEP_ALIVE_S = 75
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Connections wait until `serve` runs.
+
+    Raises SetupError with what to do when the address cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, OverflowError, UnicodeError) as error:
+        raise SetupError(f"Cannot resolve {host}:{port} ({error}); check --host and --port.") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise SetupError(_advice(error, host, port)) from None
+    return listener
+
+
+def _advice(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} on {host} is taken by another program; stop it, or choose another port with --port."
+    if error.errno == errno.EACCES:
+        return f"Port {port} needs privileges; choose one above 1023 with --port."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; choose one with --host (127.0.0.1 for local use)."
+    return f"Cannot listen on {host}:{port}: {error.strerror}; check --host and --port."
+
+
+async def serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    on_ready: Callable[[], None] | None = None,
+    on_stop: Callable[[], None] | None = None,
+    stop: asyncio.Event | None = None,
+    grace_s: int = 30,
+) -> None:
+    """Serves until SIGINT, SIGTERM or `stop`; returns when all is closed. Meant to run under `uvloop.run`.
+
+    `on_ready` is called once connections are accepted. At the end `on_stop` is called first, then no connection is
+    accepted any more, and answers under way have `grace_s` to finish; a second SIGINT cuts that short.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=grace_s,
+    )
+    server = _Server(config, on_ready or _nothing, on_stop or _nothing, stop or asyncio.Event())
+    await server.serve(sockets=[listener])
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with hooks; it offers no other way to have them."""
+
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], on_stop: Callable[[], None], stop: asyncio.Event
+    ) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._on_stop = on_stop
+        self._stop = stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._stop.is_set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Takes the signals while serving. Unlike uvicorn's own, does not raise them again afterwards: whoever called
+        `serve` still has an engine to end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        previous = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
