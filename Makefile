@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
+ORACLE := .venv-oracle/.installed
 ARGS ?=
 
 # A venv holds absolute paths: once the checkout has moved, or its Python is gone, it is made anew.
@@ -36,7 +37,7 @@ serve: $(CORE)
 	@exec $(BIN)/tailrace serve $(ARGS)
 
 test: $(DEV)
-	@$(BIN)/python -m tailrace.weights.default_model
+	@$(BIN)/python scripts/default_model.py
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(DEV)
@@ -54,8 +55,13 @@ format: $(DEV)
 bench: $(DEV)
 	@$(BIN)/python -m benchmarks.serving $(ARGS)
 
-oracle:
-	@scripts/setup.sh oracle
+$(ORACLE): scripts/oracle/requirements.txt | $(CORE)
+	$(BIN)/python -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+oracle: $(CORE) $(ORACLE)
+	model=$$($(BIN)/python scripts/default_model.py) && $(dir $(ORACLE))bin/python scripts/oracle/generate.py --model "$$model"
 
 lower-bounds: $(DEV)
 	$(BIN)/python -m venv --clear .venv-lower-bounds
