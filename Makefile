@@ -37,7 +37,7 @@ serve: $(CORE)
 	@exec $(BIN)/tailrace serve $(ARGS)
 
 test: $(DEV)
-	@$(BIN)/python scripts/default_model.py
+	@$(BIN)/python -m tailrace.weights.default_model
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(DEV)
@@ -61,7 +61,8 @@ $(ORACLE): scripts/oracle/requirements.txt | $(CORE)
 	@touch $@
 
 oracle: $(CORE) $(ORACLE)
-	model=$$($(BIN)/python scripts/default_model.py) && $(dir $(ORACLE))bin/python scripts/oracle/generate.py --model "$$model"
+	model=$$($(BIN)/python -c 'from tailrace.weights import default_model as m; print(m.default_model_path())') && \
+	    $(dir $(ORACLE))bin/python scripts/oracle/generate.py --model "$$model"
 
 lower-bounds: $(DEV)
 	$(BIN)/python -m venv --clear .venv-lower-bounds

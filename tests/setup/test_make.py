@@ -89,7 +89,7 @@ def test_the_tests_fetch_the_model_before_they_run(checkout: Checkout) -> None:
     assert checkout.make("test", "ARGS=-k queue") == [
         "setup core",
         "setup dev",
-        "python scripts/default_model.py",
+        "python -m tailrace.weights.default_model",
         "python -m pytest -k queue",
     ]
 
