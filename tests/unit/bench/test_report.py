@@ -18,7 +18,7 @@ INFO = RunInfo(
     arrivals=Arrivals(concurrency=2, rate=3.0),
     date="2026-01-01T00:00:00+00:00",
 )
-# Sent at 1 s; chunks at 1.1, 1.2, 1.4 s; four tokens: TTFT 100 ms, E2EL 400 ms, TPOT 300 / 3 = 100 ms, ITL 100 and 200 ms.
+# Sent at 1 s; chunks at 1.1, 1.2, 1.4 s; four tokens: TTFT 100 ms, E2EL 400 ms, TPOT 300 / 3 ms, ITL 100 and 200 ms.
 STEADY = Streamed(0.001, 1.0, [1.1, 1.2, 1.4], 1.5, prompt_tokens=10, output_tokens=4, cached_tokens=2)
 # Sent at 1 s; one chunk at 1.3 s; one token: TTFT and E2EL 300 ms, no TPOT, no ITL.
 SINGLE = Streamed(0.003, 1.0, [1.3], 1.6, prompt_tokens=12, output_tokens=1)
@@ -120,7 +120,7 @@ def test_a_run_of_failures_alone_has_counts_but_no_latencies() -> None:
 
 
 def text_of(result: Report) -> str:
-    console = Console(width=200, file=None, record=True, quiet=False)
+    console = Console(width=200)
     with console.capture() as captured:
         console.print(render_report(result))
     return captured.get()
