@@ -1,0 +1,164 @@
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tailrace.engine.engine import Engine
+from tailrace.engine.intake import Intake, IntakeConfig
+from tailrace.kvcache.cache import KvCache, KvCacheConfig
+from tailrace.records import Record, RequestRecord, StepRecord
+from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
+from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
+from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
+
+
+class CountingRunner:
+    """Draws 100, 101, ... for each sequence, by position; fails when told to."""
+
+    def __init__(self) -> None:
+        self.fail = False
+
+    def run(self, plan: StepPlan) -> StepResult:
+        if self.fail:
+            raise RuntimeError("the device is gone")
+        return StepResult(
+            plan.step_id,
+            tuple(
+                SampledToken(part.request_id, 100 + part.start + part.count) for part in plan.slices if part.is_sampled
+            ),
+        )
+
+
+class Bench:
+    """An engine with everything it said."""
+
+    def __init__(self) -> None:
+        self.events: list[TokenEvent] = []
+        self.records: list[Record] = []
+        self.runner = CountingRunner()
+        self.intake = Intake(IntakeConfig(max_queued=4, max_queued_tokens=64, max_model_tokens=32))
+        scheduler = Scheduler(
+            SchedulerConfig(
+                budget_tokens=8, max_running=2, max_waiting=8, max_waiting_tokens=99, max_model_tokens=32, eos_ids=()
+            ),
+            KvCache(KvCacheConfig(num_blocks=16, block_tokens=4, root_parts=("m",))),
+        )
+        self.engine = Engine(
+            scheduler, self.runner, self.intake, publish=self.events.extend, emit=self.records.append, clock=self._tick
+        )
+        self._now_s = 0.0
+
+    def _tick(self) -> float:
+        self._now_s += 1.0
+        return self._now_s
+
+    def submit(self, name: str, num_prompt_tokens: int = 3, max_tokens: int = 3) -> None:
+        self.intake.submit(
+            Request(
+                name,
+                tuple(range(ord(name[0]), ord(name[0]) + num_prompt_tokens)),
+                SamplingParams(max_tokens=max_tokens),
+            )
+        )
+
+    def run(self) -> None:
+        self.engine.drain_intake()
+        while self.engine.step():
+            self.engine.drain_intake()
+
+    def tokens(self, name: str) -> list[int | None]:
+        return [event.token_id for event in self.events if event.request_id == name]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_request_is_computed_to_its_end(bench: Bench) -> None:
+    bench.submit("a")
+    bench.run()
+
+    assert bench.tokens("a") == [103, 104, 105]
+    assert bench.events[-1].finish_reason is FinishReason.LENGTH
+    assert not bench.engine.step()
+
+
+def test_steps_and_requests_are_recorded(bench: Bench) -> None:
+    bench.submit("a", num_prompt_tokens=5)
+    bench.submit("b", num_prompt_tokens=5)
+    bench.run()
+
+    steps = [record for record in bench.records if isinstance(record, StepRecord)]
+    requests = [record for record in bench.records if isinstance(record, RequestRecord)]
+    assert sum(step.num_tokens for step in steps) == 10 + 2 * 2  # prompts, then two decodes each
+    assert sum(step.num_sampled for step in steps) == 6
+    assert all(s.started_s < s.planned_s < s.computed_s < s.finished_s for s in steps)
+    assert {record.request_id: record.num_output_tokens for record in requests} == {"a": 3, "b": 3}
+
+
+def test_an_aborted_request_ends_once_and_is_recorded(bench: Bench) -> None:
+    bench.submit("a", max_tokens=20)
+    bench.engine.drain_intake()
+    bench.engine.step()
+    bench.intake.abort("a")
+    bench.intake.abort("never heard of")
+    bench.run()
+
+    assert [event.finish_reason for event in bench.events] == [None, FinishReason.ABORT]
+    assert any(isinstance(r, RequestRecord) and r.finish_reason is FinishReason.ABORT for r in bench.records)
+    assert bench.intake.num_queued == 0
+
+
+def test_a_request_that_the_scheduler_refuses_ends_with_an_error(bench: Bench) -> None:
+    bench.submit("a", num_prompt_tokens=30, max_tokens=100)
+    bench.run()
+    bench.submit("same", max_tokens=2)
+    bench.submit("same", max_tokens=2)
+    bench.run()
+
+    assert bench.events[-1].request_id == "same"
+    assert sum(event.finish_reason is FinishReason.ERROR for event in bench.events) == 1
+    assert bench.intake.num_queued == 0
+
+
+def test_the_queue_counts_a_request_until_it_runs(bench: Bench) -> None:
+    for name in "abc":
+        bench.submit(name, max_tokens=5)
+    bench.engine.drain_intake()
+    bench.engine.step()
+
+    assert bench.intake.num_queued == 1  # two run, one waits
+
+
+def in_thread(bench: Bench, meanwhile: Callable[[], None]) -> None:
+    thread = threading.Thread(target=bench.engine.run_forever)
+    thread.start()
+    meanwhile()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+def test_closing_ends_the_loop_and_live_requests(bench: Bench) -> None:
+    bench.submit("a", max_tokens=29)
+    bench.engine.drain_intake()
+    bench.engine.step()
+    bench.submit("b")
+    bench.intake.close()
+    in_thread(bench, lambda: None)
+
+    ends = {event.request_id: event.finish_reason for event in bench.events if event.finish_reason is not None}
+    assert ends == {"a": FinishReason.ERROR, "b": FinishReason.ERROR}
+
+
+def test_a_failing_step_ends_every_request_with_an_error_and_the_loop(bench: Bench) -> None:
+    bench.submit("a", max_tokens=29)
+    bench.engine.drain_intake()
+    bench.engine.step()
+    bench.runner.fail = True
+    bench.submit("b")
+    in_thread(bench, lambda: None)
+
+    ends = {event.request_id: event.error for event in bench.events if event.finish_reason is FinishReason.ERROR}
+    assert set(ends) == {"a", "b"}
+    assert all(error == "the engine failed; see the server's log" for error in ends.values())
