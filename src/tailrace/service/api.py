@@ -33,8 +33,11 @@ class ChatPrompt:
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
+    """A raw prompt. Markup such as `<|im_end|>` in it counts as such unless `allow_control` is off."""
+
     text: str
     add_special_tokens: bool = True
+    allow_control: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,11 @@ Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One client request. `sampling.max_tokens` 0 means: as many as the context leaves."""
+    """One client request. `sampling.max_tokens` 0 means: as many as the context leaves.
+
+    `seed` is the client's. Without it `sampling.seed` counts, or where that is 0 too, a random one. From it the service
+    makes the `sampling.seed` of each choice.
+    """
 
     request_id: str
     prompt: Prompt
@@ -58,6 +65,7 @@ class Generation:
     skip_special_tokens: bool = True
     echo: bool = False
     cache_salt: str = ""
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,70 @@
+"""Token ids to text, one at a time, byte exact: what is given out together is what decoding the whole gives."""
+
+from codecs import utf_8_decode
+
+from tailrace.service.vocabulary import Vocabulary
+
+__all__ = ["Detokenizer", "TokenTexts"]
+
+
+class TokenTexts:
+    """The text of each token that is whole characters, and None for one that is not. Shared by all streams."""
+
+    def __init__(self, vocabulary: Vocabulary, *, skip_special_tokens: bool) -> None:
+        self.vocabulary = vocabulary
+        self._hidden = vocabulary.control if skip_special_tokens else frozenset[int]()
+        self._texts: dict[int, str | None] = {}
+
+    def raw(self, token_id: int) -> bytes:
+        return b"" if token_id in self._hidden else self.vocabulary.token_bytes(token_id)
+
+    def text(self, token_id: int) -> str | None:
+        try:
+            return self._texts[token_id]
+        except KeyError:
+            return self._learn(token_id)
+
+    def _learn(self, token_id: int) -> str | None:
+        raw = self.raw(token_id)
+        text = raw.decode("utf-8", "ignore")
+        known = text if text.encode() == raw else None
+        if 0 <= token_id < len(self.vocabulary):
+            self._texts[token_id] = known
+        return known
+
+
+class Detokenizer:
+    """The text of one sequence. Bytes of an unfinished character wait until it is complete or cannot be.
+
+    `at_start` says that no text comes before this sequence: then the leading space that some vocabularies put on the
+    first word is dropped.
+    """
+
+    def __init__(self, texts: TokenTexts, *, at_start: bool = False) -> None:
+        self._texts = texts
+        self._drops_space = at_start and texts.vocabulary.strips_leading_space
+        self._pending = b""
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether bytes of an unfinished character wait."""
+        return bool(self._pending)
+
+    def feed(self, token_id: int) -> str:
+        """The text that this token completes."""
+        text = self._texts.text(token_id)
+        if text is None or self._pending:
+            raw = self._pending + self._texts.raw(token_id)
+            text, consumed = utf_8_decode(raw, "replace", False)
+            self._pending = raw[consumed:]
+        return self._without_first_space(text) if self._drops_space else text
+
+    def finish(self) -> str:
+        """What is left at the end: an unfinished character becomes U+FFFD."""
+        text = self._pending.decode("utf-8", "replace")
+        self._pending = b""
+        return text
+
+    def _without_first_space(self, text: str) -> str:
+        self._drops_space = not text
+        return text.removeprefix(" ")
