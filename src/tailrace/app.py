@@ -1,15 +1,26 @@
-"""From a model argument to a running engine: the wiring that the server and the library share."""
+"""The composition root: builds every part from its config and joins them, for the server and for the library."""
 
+import asyncio
 import os
+import socket
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tailrace.config import EngineConfig
+import uvloop
+
+from tailrace import __version__
+from tailrace.config import EngineConfig, ServeConfig
+from tailrace.engine.client import EngineClient
 from tailrace.engine.engine import Engine, Publish
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.engine.local import LocalEngine
-from tailrace.errors import SetupError
+from tailrace.errors import EngineError, SetupError
+from tailrace.frontends.http import serve as http
+from tailrace.frontends.http.app import create_app
+from tailrace.frontends.http.config import HttpConfig
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.api import Executable, Limits, Program
@@ -17,9 +28,16 @@ from tailrace.ops.load import load_backend
 from tailrace.records import RecordSink
 from tailrace.runtime.runner import Runner
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
+from tailrace.service.api import ModelCard
+from tailrace.service.chat import ChatTemplate
+from tailrace.service.late import LateService
+from tailrace.service.service import TextService
+from tailrace.service.tokenizer import Tokenizer
+from tailrace.telemetry.prometheus import Metrics
 from tailrace.weights.checkpoint import Checkpoint
+from tailrace.weights.load import open_checkpoint
 
-__all__ = ["LoadedModel", "build_engine", "load_model", "start_engine"]
+__all__ = ["LoadedModel", "build_engine", "build_service", "load_model", "model_card", "serve", "start_engine"]
 
 _KV_VALUE_BYTES = 2  # what the pool is sized for: back ends keep KV in 16 bit
 _KV_SHARE_OF_MEMORY = 0.25
@@ -44,11 +62,17 @@ def load_model(checkpoint: Checkpoint, config: EngineConfig) -> LoadedModel:
     return LoadedModel(checkpoint, executable, limits, kv_format=backend.name)
 
 
-def start_engine(model: LoadedModel, config: EngineConfig, emit: RecordSink) -> LocalEngine:
-    """Build both columns and start the step loop. Call on the event loop that will read the streams."""
+def start_engine(
+    model: LoadedModel, config: EngineConfig, emit: RecordSink, on_failure: Callable[[], None]
+) -> LocalEngine:
+    """Build both columns and start the step loop. Call on the event loop that will read the streams.
+
+    `on_failure` is called there when the loop has ended by itself.
+    """
     max_model_tokens = min(model.limits.max_model_tokens, model.limits.num_blocks * model.limits.block_tokens)
     intake = Intake(IntakeConfig(config.max_queued, config.max_queued_tokens, max_model_tokens))
-    return LocalEngine(intake, max_model_tokens, partial(build_engine, model, config, intake, emit=emit))
+    build = partial(build_engine, model, config, intake, emit=emit)
+    return LocalEngine(intake, max_model_tokens, build, on_failure)
 
 
 def build_engine(
@@ -80,6 +104,81 @@ def build_engine(
     return Engine(scheduler, runner, intake, publish=publish, emit=emit)
 
 
+def build_service(checkpoint: Checkpoint, engine: EngineClient, card: ModelCard) -> TextService:
+    """The text side of a model over an engine."""
+    template = checkpoint.chat_template
+    chat = None if template is None else ChatTemplate(template, checkpoint.special_tokens)
+    tokenizer = Tokenizer.from_source(checkpoint.tokenizer, add_bos=checkpoint.add_bos, bos_id=checkpoint.bos_id)
+    return TextService(engine, tokenizer, chat, card)
+
+
+def model_card(checkpoint: Checkpoint, config: EngineConfig, name: str | None = None) -> ModelCard:
+    served = name or checkpoint.name
+    return ModelCard(
+        name=served,
+        aliases=() if served == checkpoint.name else (checkpoint.name,),
+        created_s=int(time.time()),
+        max_model_tokens=_max_model_tokens(checkpoint, config),
+        vocab_size=checkpoint.config.vocab_size,
+    )
+
+
+def serve(config: ServeConfig, on_ready: Callable[[str], None]) -> None:
+    """Serve a model over HTTP until SIGTERM or SIGINT; then let running streams finish.
+
+    `on_ready` is called with the base URL once requests are answered. Raises SetupError or ModelError when it cannot
+    start, and EngineError when the engine has failed.
+    """
+    listener = http.bind(config.host, config.port)
+    checkpoint = open_checkpoint(config.source.model, quantize=config.source.quantize)
+    uvloop.run(_Server(config, checkpoint).run(listener, on_ready))
+
+
+class _Server:
+    """One run of the HTTP server: it listens while the model loads, and stops when the engine does."""
+
+    def __init__(self, config: ServeConfig, checkpoint: Checkpoint) -> None:
+        self._config = config
+        self._checkpoint = checkpoint
+        card = model_card(checkpoint, config.engine, config.name)
+        self._metrics = Metrics(model_name=card.name, version=__version__)
+        self._service = LateService(card)
+        self._engine: LocalEngine | None = None
+        self._stop = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    async def run(self, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
+        host, port = listener.getsockname()[:2]
+        loading = asyncio.create_task(self._load(lambda: on_ready(f"http://{host}:{port}")))
+        loading.add_done_callback(self._loaded)
+        app = create_app(self._service, self._metrics, HttpConfig(version=__version__))
+        try:
+            await http.serve(app, listener, on_stop=self._service.drain, stop=self._stop)
+        finally:
+            await asyncio.wait([loading])
+            if self._engine is not None:
+                self._engine.close()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _load(self, announce: Callable[[], None]) -> None:
+        config = self._config.engine
+        model = await asyncio.to_thread(load_model, self._checkpoint, config)
+        self._engine = start_engine(model, config, self._metrics.record, on_failure=self._engine_failed)
+        service = await asyncio.to_thread(build_service, self._checkpoint, self._engine, self._service.model)
+        self._service.arrive(service)
+        announce()
+
+    def _loaded(self, loading: asyncio.Task[None]) -> None:
+        if (error := loading.exception()) is not None:
+            self._failure = error
+            self._stop.set()
+
+    def _engine_failed(self) -> None:
+        self._failure = EngineError("the engine failed: every running request was ended; see the log above")
+        self._stop.set()
+
+
 def _limits(checkpoint: Checkpoint, program: Program, config: EngineConfig) -> Limits:
     max_model_tokens = min(
         config.max_model_tokens or checkpoint.config.max_model_tokens, checkpoint.config.max_model_tokens
@@ -101,6 +200,11 @@ def _limits(checkpoint: Checkpoint, program: Program, config: EngineConfig) -> L
         block_tokens=config.block_tokens,
         num_threads=config.num_threads or len(os.sched_getaffinity(0)),
     )
+
+
+def _max_model_tokens(checkpoint: Checkpoint, config: EngineConfig) -> int:
+    trained = checkpoint.config.max_model_tokens
+    return min(config.max_model_tokens or trained, trained)
 
 
 def _available_bytes() -> int:

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
+from tailrace.app import LoadedModel, build_service, load_model, model_card, start_engine
 from tailrace.config import EngineConfig
+from tailrace.engine.local import LocalEngine
 from tailrace.errors import EngineError
-from tailrace.loading import load_model, start_engine
 from tailrace.service.api import ChatPrompt, ChoiceDelta, Generation, GenerationStream, Prompt, TextPrompt, Usage
-from tailrace.service.build import build_service
 from tailrace.types import FinishReason, SamplingParams
 from tailrace.weights.load import open_checkpoint
 
@@ -83,12 +83,13 @@ class Engine:
         config: EngineConfig | None = None,
     ) -> None:
         config = config or EngineConfig()
-        loaded = load_model(open_checkpoint(model, quantize=quantize), config)
+        checkpoint = open_checkpoint(model, quantize=quantize)
+        loaded = load_model(checkpoint, config)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tailrace-library", daemon=True)
         self._thread.start()
-        self._engine = self._run(_call(lambda: start_engine(loaded, config, emit=lambda _record: None)))
-        self._service = build_service(loaded, self._engine)
+        self._engine = self._run(_start(loaded, config))
+        self._service = build_service(checkpoint, self._engine, model_card(checkpoint, config))
         self._executable = loaded.executable
 
     def generate(self, prompts: str | Sequence[PromptLike], **options: Any) -> list[Completion]:
@@ -163,5 +164,5 @@ def _generation(
     )
 
 
-async def _call(make: Any) -> Any:
-    return make()
+async def _start(model: LoadedModel, config: EngineConfig) -> LocalEngine:
+    return start_engine(model, config, emit=lambda _record: None, on_failure=lambda: None)

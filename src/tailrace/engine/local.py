@@ -15,14 +15,26 @@ __all__ = ["LocalEngine"]
 
 
 class LocalEngine:
-    """An EngineClient. Make it on the event loop that will read the streams."""
+    """An EngineClient. Make it on the event loop that will read the streams.
 
-    def __init__(self, intake: Intake, max_model_tokens: int, build: Callable[[Publish], Engine]) -> None:
+    `on_failure` is called on that event loop when the step loop has ended without being closed.
+    """
+
+    def __init__(
+        self,
+        intake: Intake,
+        max_model_tokens: int,
+        build: Callable[[Publish], Engine],
+        on_failure: Callable[[], None],
+    ) -> None:
         self._intake = intake
         self._max_model_tokens = max_model_tokens
-        self._streams = StreamTable(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._streams = StreamTable(self._loop)
         self._engine = build(self._streams.publish)
-        self._thread = threading.Thread(target=self._engine.run_forever, name="tailrace-engine", daemon=True)
+        self._on_failure = on_failure
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="tailrace-engine", daemon=True)
         self._thread.start()
 
     @property
@@ -49,5 +61,11 @@ class LocalEngine:
 
     def close(self) -> None:
         """Stop the loop after the running step; requests that are still live end with an error."""
+        self._is_closing = True
         self._intake.close()
         self._thread.join()
+
+    def _run(self) -> None:
+        self._engine.run_forever()
+        if not self._is_closing:
+            self._loop.call_soon_threadsafe(self._on_failure)
