@@ -5,8 +5,10 @@ and the scheduler's own queue, and a refusal is immediate.
 """
 
 import threading
+import time
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from tailrace.errors import ContextTooLong, Overloaded
 from tailrace.types import Request
@@ -31,8 +33,9 @@ class IntakeMessages:
 
 
 class Intake:
-    def __init__(self, config: IntakeConfig) -> None:
+    def __init__(self, config: IntakeConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
+        self._clock = clock
         self._changed = threading.Condition()
         self._requests: deque[Request] = deque()
         self._aborts: deque[str] = deque()
@@ -42,13 +45,13 @@ class Intake:
         self._is_closed = False
 
     def submit(self, request: Request) -> None:
-        """Queue a request. Raises ContextTooLong, Overloaded."""
+        """Queue a request, which arrives now. Raises ContextTooLong, Overloaded."""
         self._check_length(request)
         with self._changed:
             self._check_room(request)
             self._queued[request.request_id] = request.num_prompt_tokens
             self._queued_tokens += request.num_prompt_tokens
-            self._requests.append(request)
+            self._requests.append(replace(request, arrival_s=self._clock()))
             self._changed.notify()
 
     def abort(self, request_id: str) -> None:

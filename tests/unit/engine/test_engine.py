@@ -35,8 +35,9 @@ class Bench:
     def __init__(self) -> None:
         self.events: list[TokenEvent] = []
         self.records: list[Record] = []
+        self._now_s = 0.0
         self.runner = CountingRunner()
-        self.intake = Intake(IntakeConfig(max_queued=4, max_queued_tokens=64, max_model_tokens=32))
+        self.intake = Intake(IntakeConfig(max_queued=4, max_queued_tokens=64, max_model_tokens=32), self._tick)
         scheduler = Scheduler(
             SchedulerConfig(
                 budget_tokens=8, max_running=2, max_waiting=8, max_waiting_tokens=99, max_model_tokens=32, eos_ids=()
@@ -46,7 +47,6 @@ class Bench:
         self.engine = Engine(
             scheduler, self.runner, self.intake, publish=self.events.extend, emit=self.records.append, clock=self._tick
         )
-        self._now_s = 0.0
 
     def _tick(self) -> float:
         self._now_s += 1.0
@@ -95,6 +95,10 @@ def test_steps_and_requests_are_recorded(bench: Bench) -> None:
     assert sum(step.num_sampled for step in steps) == 6
     assert all(s.started_s < s.planned_s < s.computed_s < s.finished_s for s in steps)
     assert {record.request_id: record.num_output_tokens for record in requests} == {"a": 3, "b": 3}
+    for record in requests:
+        assert record.started_s is not None
+        assert record.first_token_s is not None
+        assert 0 < record.arrived_s < record.started_s < record.first_token_s < record.finished_s
 
 
 def test_an_aborted_request_ends_once_and_is_recorded(bench: Bench) -> None:

@@ -28,6 +28,13 @@ def test_requests_come_out_in_order_and_once() -> None:
     assert inbox.take().requests == ()
 
 
+def test_a_request_arrives_when_it_is_submitted() -> None:
+    inbox = Intake(IntakeConfig(2, 100, max_model_tokens=32), clock=lambda: 7.5)
+    inbox.submit(request("a"))
+
+    assert inbox.take().requests[0].arrival_s == 7.5
+
+
 def test_a_full_queue_refuses_until_a_request_has_left_it() -> None:
     inbox = intake(max_queued=2)
     inbox.submit(request("a"))
