@@ -1,0 +1,1 @@
+"""One module a verb. Each is imported only when its verb is asked for."""

@@ -1,0 +1,60 @@
+"""`tailrace chat`: talk to a model in the terminal."""
+
+import sys
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from cyclopts.types import NonNegativeFloat, PositiveInt
+
+from tailrace.commands.answer import Sampling, open_answerer
+from tailrace.commands.conversation import Conversation
+from tailrace.commands.screen import Screen
+
+__all__ = ["chat"]
+
+chat = App(
+    name="chat",
+    help_epilogue="Examples:\n"
+    "  tailrace chat\n"
+    '  tailrace chat --url http://127.0.0.1:8000 --system "Answer in one sentence."\n'
+    '  echo "What is a tailrace?" | tailrace chat',
+)
+
+
+@chat.default
+def run(
+    model: str | None = None,
+    /,
+    *,
+    url: str | None = None,
+    api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
+    system: str | None = None,
+    max_tokens: PositiveInt = 1024,
+    temperature: NonNegativeFloat = 0.7,
+    top_p: float | None = None,
+    seed: int | None = None,
+) -> None:
+    """Talk to a model in the terminal. In a pipe, each line of input is a message.
+
+    Parameters
+    ----------
+    model
+        A GGUF file, a Hugging Face directory or a hub id; with --url, a name [the default model].
+    url
+        Ask this server instead of loading the model here.
+    api_key
+        Sent as a bearer token, with --url.
+    system
+        How the model should behave.
+    max_tokens
+        The most tokens of an answer.
+    temperature
+        0 takes the likeliest token each time.
+    top_p
+        Choose among the likeliest tokens with this much probability together.
+    seed
+        Repeats a random choice.
+    """
+    screen = Screen(is_interactive=sys.stdin.isatty() and sys.stdout.isatty())
+    with open_answerer(model, url, api_key) as answerer:
+        Conversation(answerer, Sampling(max_tokens, temperature, top_p, seed), system, screen).run()

@@ -1,0 +1,76 @@
+"""`tailrace complete`: continue a text, streaming to standard output."""
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+from cyclopts.types import NonNegativeFloat, PositiveInt
+
+from tailrace.commands.answer import Sampling, open_answerer
+
+__all__ = ["complete"]
+
+complete = App(
+    name="complete",
+    help_epilogue="Examples:\n"
+    '  tailrace complete "Once upon a time" --max-tokens 64\n'
+    "  git diff | tailrace complete - --url http://127.0.0.1:8000 --json",
+)
+
+
+@complete.default
+def run(
+    text: str,
+    /,
+    *,
+    model: str | None = None,
+    url: str | None = None,
+    api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
+    max_tokens: PositiveInt = 128,
+    temperature: NonNegativeFloat = 0.0,
+    top_p: float | None = None,
+    seed: int | None = None,
+    json: bool = False,
+) -> None:
+    """Continue a text.
+
+    Parameters
+    ----------
+    text
+        The text to continue; - reads standard input.
+    model
+        A GGUF file, a Hugging Face directory or a hub id; with --url, a name [the default model].
+    url
+        Ask this server instead of loading the model here.
+    api_key
+        Sent as a bearer token, with --url.
+    max_tokens
+        The most tokens to add.
+    temperature
+        0 takes the likeliest token each time.
+    top_p
+        Choose among the likeliest tokens with this much probability together.
+    seed
+        Repeats a random choice.
+    json
+        Write the whole answer, its counts and times as JSON instead of streaming it.
+    """
+    prompt = sys.stdin.read() if text == "-" else text
+    with open_answerer(model, url, api_key) as answerer:
+        sampling = Sampling(max_tokens, temperature, top_p, seed)
+        answer = answerer.answer(prompt, sampling, _ignore if json else _write)
+    if json:
+        figures = asdict(answer) | {"tokens_per_s": answer.tokens_per_s}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(figures)).decode())
+    sys.stdout.write("\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _ignore(_text: str) -> None:
+    pass

@@ -1,0 +1,43 @@
+"""Amounts of memory as people write and read them."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from cyclopts import Parameter, Token
+
+__all__ = ["ByteCount", "format_bytes", "parse_bytes"]
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_bytes(text: str) -> int:
+    """Read `512`, `256MiB`, `1.5G` or `2GB`: powers of 1024, unless the unit ends in a plain B. Raises ValueError."""
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not an amount of memory: write it like 512MiB or 2GiB")
+    number, unit, binary = match.groups()
+    is_decimal = bool(unit) and not binary and text.strip()[-1] in "bB"
+    amount = int(float(number) * (1000 if is_decimal else 1024) ** _POWERS[unit.lower()])
+    if amount < 1:
+        raise ValueError(f"{text!r} is less than one byte")
+    return amount
+
+
+def format_bytes(amount: int) -> str:
+    """`98.4 MiB` and the like."""
+    size = float(amount)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{amount} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _convert(_type: Any, tokens: Sequence[Token]) -> int:
+    return parse_bytes(tokens[0].value)
+
+
+ByteCount = Annotated[int, Parameter(converter=_convert)]
+"""A parameter that takes an amount of memory, such as 512MiB."""

@@ -1,0 +1,86 @@
+"""`tailrace serve`: a model behind an OpenAI-compatible HTTP API."""
+
+import sys
+from typing import Literal
+
+from cyclopts import App
+from cyclopts.types import PositiveInt, UInt16
+
+from tailrace import app
+from tailrace.commands.download import fetch_default_model
+from tailrace.commands.quantity import ByteCount
+from tailrace.config import EngineConfig, ModelSource, ServeConfig
+
+__all__ = ["serve"]
+
+serve = App(
+    name="serve",
+    help_epilogue="Examples:\n"
+    "  tailrace serve\n"
+    "  tailrace serve ./model.gguf --port 8123 --name my-model\n"
+    "  tailrace serve owner/name --quantize int8 --kv-memory 4GiB",
+)
+
+
+@serve.default
+def run(
+    model: str | None = None,
+    /,
+    *,
+    host: str = "127.0.0.1",
+    port: UInt16 = 8000,
+    name: str | None = None,
+    max_model_tokens: PositiveInt | None = None,
+    max_running: PositiveInt = 64,
+    budget_tokens: PositiveInt = 512,
+    kv_memory: ByteCount | None = None,
+    block_tokens: PositiveInt = 16,
+    threads: PositiveInt | None = None,
+    backend: Literal["auto", "cpu", "reference"] = "auto",
+    quantize: Literal["int8", "int4"] | None = None,
+) -> None:
+    """Serve a model over an OpenAI-compatible HTTP API.
+
+    Parameters
+    ----------
+    model
+        A GGUF file, a Hugging Face directory or a hub id [the embedded default model].
+    host
+        Address to listen on.
+    port
+        Port to listen on; 0 takes a free one.
+    name
+        What clients call the model [its own name].
+    max_model_tokens
+        The most tokens of a prompt and its answer [what the model was made for].
+    max_running
+        Requests computed at the same time; others wait.
+    budget_tokens
+        Tokens one step may compute: more is faster for prompts, less is smoother for streams.
+    kv_memory
+        Memory for keys and values, such as 512MiB [a quarter of what is free].
+    block_tokens
+        Tokens of one block of keys and values.
+    threads
+        Threads that compute [one for each CPU].
+    backend
+        What computes.
+    quantize
+        Store wider matrices in fewer bits while loading.
+    """
+    fetch_default_model(model)
+    engine = EngineConfig(
+        backend=backend,
+        num_threads=threads,
+        block_tokens=block_tokens,
+        kv_memory_bytes=kv_memory,
+        budget_tokens=budget_tokens,
+        max_running=max_running,
+        max_model_tokens=max_model_tokens,
+    )
+    app.serve(ServeConfig(ModelSource(model, quantize), engine, name, host, port), on_ready=_announce)
+
+
+def _announce(url: str) -> None:
+    sys.stderr.write(f"Serving at {url}/v1 (Ctrl-C stops)\n")
+    sys.stderr.flush()
