@@ -1,0 +1,101 @@
+from collections.abc import Sequence
+from typing import overload
+
+import pytest
+
+from tailrace.kvcache.block import BlockTable
+from tailrace.kvcache.prefix import BlockNamer, InFlight
+
+TOKENS = list(range(100, 112))
+
+
+def names(token_ids: Sequence[int], salt: str = "", parts: tuple[str, ...] = ("model",)) -> list[bytes]:
+    namer = BlockNamer(4, parts)
+    table = BlockTable(namer.root(salt))
+    namer.extend(table, token_ids, len(token_ids) // 4)
+    return table.names
+
+
+def test_equal_prefixes_have_equal_names() -> None:
+    assert names([*TOKENS, 1, 2, 3, 4])[:3] == names(TOKENS)
+
+
+@pytest.mark.parametrize("position", range(12))
+def test_a_token_changes_its_block_and_all_behind_it_only(position: int) -> None:
+    changed = list(TOKENS)
+    changed[position] = 7
+    same = [left == right for left, right in zip(names(changed), names(TOKENS), strict=True)]
+    assert same == [index < position // 4 for index in range(3)]
+
+
+def test_equal_tokens_at_another_place_have_another_name() -> None:
+    assert len(set(names([5] * 12))) == 3
+
+
+@pytest.mark.parametrize(
+    ("salt", "parts"),
+    [("tenant", ("model",)), ("", ("other",)), ("", ("model", "int8")), ("", ("mod", "el")), ("", ("",)), ("", ())],
+)
+def test_all_that_changes_keys_and_values_changes_every_name(salt: str, parts: tuple[str, ...]) -> None:
+    assert not set(names(TOKENS, salt, parts)) & set(names(TOKENS))
+
+
+def test_names_do_not_depend_on_how_a_chain_was_extended() -> None:
+    namer = BlockNamer(4, ("model",))
+    table = BlockTable(namer.root(""))
+    for num_blocks in (1, 1, 0, 3):
+        namer.extend(table, TOKENS, num_blocks)
+    assert table.names == names(TOKENS)
+
+
+def test_names_are_the_same_on_every_machine() -> None:
+    assert [name.hex() for name in names([1, 2, 3, 2**32 - 1])] == ["948208aa9428041a1d59857aa1a3bcc2"]
+
+
+class WatchedTokens(Sequence[int]):
+    """Remembers which tokens were read."""
+
+    def __init__(self, token_ids: list[int]) -> None:
+        self._token_ids = token_ids
+        self.num_read = 0
+
+    def __len__(self) -> int:
+        return len(self._token_ids)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        found = self._token_ids[index]
+        self.num_read += len(found) if isinstance(found, list) else 1
+        return found
+
+
+def test_each_token_is_read_once_in_the_life_of_a_chain() -> None:
+    namer = BlockNamer(4, ("model",))
+    table = BlockTable(namer.root(""))
+    tokens = WatchedTokens(list(range(400)))
+    for num_tokens in range(401):
+        namer.extend(table, tokens, num_tokens // 4)
+    assert tokens.num_read == 400
+
+
+def test_in_flight_follows_the_run_of_awaited_names_only() -> None:
+    in_flight = InFlight()
+    in_flight.begin(BlockTable(b"root", [b"a", b"b", b"c"]))
+    assert in_flight.last_of([b"a", b"b", b"x", b"c"], 0, 4) == b"b"
+    assert in_flight.last_of([b"a", b"b", b"c"], 1, 2) == b"b"
+    assert in_flight.last_of([b"x", b"a"], 0, 2) is None
+
+
+def test_in_flight_keeps_names_of_another_owner() -> None:
+    in_flight = InFlight()
+    first, second = BlockTable(b"root", [b"a", b"b"]), BlockTable(b"root", [b"a", b"c"])
+    in_flight.begin(first)
+    in_flight.begin(second)
+    in_flight.abandon(second)
+    assert b"a" in in_flight
+    assert b"c" not in in_flight
+    in_flight.abandon(first)
+    assert len(in_flight) == 0

@@ -1,0 +1,64 @@
+import pytest
+
+from tailrace.kvcache.block import BlockTable
+from tailrace.scheduler.draft import StepDraft
+from tailrace.scheduler.live import LiveRequest
+from tests.support.simulation import make_request
+
+
+def live_with_gap(gap: int, num_computed: int = 0) -> LiveRequest:
+    request = make_request("r", range(1, gap + num_computed + 1))
+    live = LiveRequest("r", request, 0, BlockTable(b""), list(request.prompt_ids), 1_000, frozenset())
+    live.num_computed = num_computed
+    return live
+
+
+def chunks(gap: int, budget_tokens: int) -> list[int]:
+    live, counts = live_with_gap(gap), []
+    while live.gap:
+        draft = StepDraft(budget_tokens)
+        draft.fill(live)
+        part = draft.plan(1, ()).slices[0]
+        assert draft.budget_left == budget_tokens - part.count
+        assert part.is_sampled == (part.start + part.count == gap)
+        live.num_computed += part.count
+        counts.append(part.count)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("gap", "budget_tokens", "expected"),
+    [
+        (5, 8, [5]),
+        (8, 8, [8]),
+        (9, 8, [5, 4]),
+        (600, 512, [300, 300]),
+        (1_100, 512, [367, 367, 366]),
+        (3, 1, [1, 1, 1]),
+    ],
+)
+def test_a_gap_is_cut_evenly_and_into_as_few_steps_as_possible(
+    gap: int, budget_tokens: int, expected: list[int]
+) -> None:
+    assert chunks(gap, budget_tokens) == expected
+
+
+def test_new_blocks_are_told_once() -> None:
+    live = live_with_gap(8)
+    live.new_blocks = (3, 4)
+    draft = StepDraft(4)
+    draft.fill(live)
+    live.num_computed = 7
+    draft.budget_left = 1
+    draft.decode(live)
+    assert [part.new_blocks for part in draft.plan(1, ()).slices] == [(3, 4), ()]
+
+
+def test_who_enters_brings_all_known_tokens() -> None:
+    request = make_request("r", [1, 2], output_ids=(3,))
+    live = LiveRequest("r", request, 0, BlockTable(b""), [1, 2, 3], 1_000, frozenset())
+    draft = StepDraft(8)
+    draft.enter(live)
+    live.token_ids.append(4)
+    entry = draft.plan(1, ("gone",)).entered[0]
+    assert (entry.token_ids, entry.num_prompt_tokens, entry.sampling) == ((1, 2, 3), 2, request.sampling)
