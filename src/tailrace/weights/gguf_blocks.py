@@ -88,8 +88,7 @@ class GgufTensor:
         from gguf.quants import dequantize  # noqa: PLC0415
 
         blocks = self._blocks()[rows]
-        with np.errstate(all="ignore"):  # infinities of a damaged file are refused by whoever reads the values
-            values = dequantize(blocks.reshape(len(blocks), -1), GGMLQuantizationType[self.stored_format])
+        values = dequantize(blocks.reshape(len(blocks), -1), GGMLQuantizationType[self.stored_format])
         return np.asarray(values, np.float32)
 
 

@@ -65,7 +65,8 @@ class LazyTensors(Mapping[str, PackedTensor]):
         stored = self.stored[name]
         mode = self._mode(name, stored)
         if mode is None:
-            return _checked(stored, stored.packed())
+            with np.errstate(all="ignore"):
+                return _checked(stored, stored.packed())
         packed, self.errors[name] = quantize_rows(stored.rows, stored.shape, mode, stored.where)
         return packed
 

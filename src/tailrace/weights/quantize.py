@@ -30,8 +30,9 @@ def quantize_rows(
     lost = total = 0.0
     for begin in range(0, num_rows, step):
         end = min(begin + step, num_rows)
-        values = read(begin, end)
-        part = _quantize(values, mode, where)
+        with np.errstate(all="ignore"):  # what is not finite is refused below, by name
+            values = read(begin, end)
+            part = _quantize(values, mode, where)
         _store(packed, part, slice(begin, end))
         lost += _square_sum(part.dequantize() - values)
         total += _square_sum(values)
@@ -51,8 +52,7 @@ def _quantize(values: NDArray[np.float32], mode: Literal["int8", "int4"], where:
     quantize = quantize_int8 if mode == "int8" else quantize_int4
     if not np.isfinite(values).all():
         raise CheckpointError(f"{where} holds values that are not finite: the file is damaged; fetch it again")
-    with np.errstate(over="ignore", invalid="ignore"):
-        part = quantize(values)
+    part = quantize(values)
     if not all(np.isfinite(scales).all() for scales in (part.scales, part.offsets) if scales is not None):
         raise CheckpointError(f"{where} holds values too large for {mode}")
     return part

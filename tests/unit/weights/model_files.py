@@ -82,8 +82,9 @@ def write_gguf(
     `kinds` gives the type of tensors by our name (others are F32), `raw` the bytes of blocks where the package cannot
     quantise; `metadata` overrides entries, None leaves one out; `extra` are further float32 tensors.
     """
-    writer = gguf.GGUFWriter(path, config.architecture)
-    for key, value in (_gguf_metadata(config) | dict(metadata or {})).items():
+    entries = _gguf_metadata(config) | dict(metadata or {})
+    writer = gguf.GGUFWriter(path, entries.pop("general.architecture", config.architecture))
+    for key, value in entries.items():
         _add_entry(writer, key, value)
     values = random_weights(config)
     names = file_names(GGUF_NAMES, values)
@@ -126,7 +127,7 @@ def _gguf_metadata(config: ModelConfig) -> dict[str, Any]:
 
 
 def _add_entry(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
-    if value is None or key == "general.architecture":
+    if value is None:
         return
     if isinstance(value, list):
         writer.add_array(key, value)

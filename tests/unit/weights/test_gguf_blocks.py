@@ -139,12 +139,13 @@ def test_integers_are_no_weights(tmp_path: Path) -> None:
         open_gguf(path)
 
 
+@pytest.mark.parametrize("scale", ["007e", "017d", "007c"], ids=["quiet", "signalling", "infinite"])
 @pytest.mark.parametrize("kind", [GgmlType.Q4_0, GgmlType.Q4_1, GgmlType.Q8_0, GgmlType.Q4_K, GgmlType.Q6_K])
-def test_a_block_whose_scale_is_no_number_is_refused(tmp_path: Path, kind: GgmlType) -> None:
+def test_a_block_whose_scale_is_no_number_is_refused(tmp_path: Path, kind: GgmlType, scale: str) -> None:
     path = tmp_path / "m.gguf"
     blocks = random_blocks(kind, WIDE.intermediate_size, WIDE.hidden_size)
     scale_at = 208 if kind == GgmlType.Q6_K else 0
-    blocks[50, scale_at : scale_at + 2] = golden("007e")
+    blocks[50, scale_at : scale_at + 2] = golden(scale)
     write_gguf(path, WIDE, kinds={NAME: kind}, raw={NAME: blocks})
     with pytest.raises(CheckpointError, match=r"m\.gguf: tensor 'blk\.1\.ffn_gate\.weight' holds values .* not finite"):
         open_gguf(path).tensors[NAME]
