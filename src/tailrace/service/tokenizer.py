@@ -132,10 +132,8 @@ class Tokenizer:
 def _encode_plain(text: str, encoder: Encoder) -> list[int]:
     try:
         return encoder.encode(text, add_special_tokens=False).ids
-    except UnicodeEncodeError as error:
-        raise InvalidRequest(
-            f"the text is not valid Unicode: character {error.start} is half of a surrogate pair"
-        ) from error
+    except TypeError as error:  # the library's word for a string that has no UTF-8
+        raise InvalidRequest("the text is not valid Unicode: it holds half of a surrogate pair") from error
 
 
 def _from_file(path: Path, **special: Any) -> Tokenizer:

@@ -1,0 +1,131 @@
+"""Small vocabularies of both spellings, and an engine that says what a test has written for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tailrace.errors import TailraceError
+from tailrace.service.tokenizer import Tokenizer
+from tailrace.types import FinishReason, Request, TokenEvent
+from tailrace.weights.checkpoint import GgufVocabulary
+
+__all__ = [
+    "CONTROL",
+    "MARKUP",
+    "ScriptedEngine",
+    "byte_level_tokenizer",
+    "byte_level_vocabulary",
+    "chunked",
+    "events_of",
+    "sentencepiece_tokenizer",
+    "sentencepiece_vocabulary",
+]
+
+CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+MARKUP = (*CONTROL, "<think>", "</think>")
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
+# The bytes of "Ġthe", "hello", parts of an emoji (F0 9F 98 80) and of a Han character, alone and joined to others.
+_MERGES = (
+    "t h", "th e", "Ġ the", "h e", "l l", "he ll", "hell o", "Ġ h", "i n", "Ċ Ċ", "ð Ł", "ðŁ ĺ", "ĺ Ģ", "Ġ ðŁ", "ä ¸",
+    "Ģ !", "Ġ Ġ", "Ã Ń", "ÃŃ a", "e Ì",
+)  # fmt: skip
+
+
+def _byte_alphabet() -> list[str]:
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return [chr(byte) for byte in printable] + [chr(0x100 + i) for i in range(256 - len(printable))]
+
+
+def byte_level_vocabulary(pre: str = "smollm") -> GgufVocabulary:
+    tokens = [*MARKUP, *_byte_alphabet(), *(merge.replace(" ", "") for merge in _MERGES)]
+    types = [_CONTROL] * len(CONTROL) + [_USER_DEFINED] * (len(MARKUP) - len(CONTROL))
+    return GgufVocabulary("gpt2", pre, tokens, types + [_NORMAL] * (len(tokens) - len(types)), _MERGES)
+
+
+def byte_level_tokenizer(pre: str = "smollm") -> Tokenizer:
+    return Tokenizer.from_source(byte_level_vocabulary(pre), bos_id=1, eos_ids=(2,))
+
+
+def sentencepiece_vocabulary(*, add_space_prefix: bool = True) -> GgufVocabulary:
+    pieces = ["▁", "h", "e", "l", "o", "w", "r", "d", "he", "ll", "hell", "hello", "▁hello", "▁w", "or", "▁wor", "ld"]
+    pieces += ["▁world", "▁▁", "é", "中"]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    types = [_UNKNOWN, _CONTROL, _CONTROL] + [_BYTE] * 256 + [_NORMAL] * len(pieces)
+    scores = [0.0] * 259 + [-float(1000 - 10 * len(piece)) for piece in pieces]
+    return GgufVocabulary("llama", "default", tokens, types, scores=scores, add_space_prefix=add_space_prefix)
+
+
+def sentencepiece_tokenizer(*, add_space_prefix: bool = True) -> Tokenizer:
+    source = sentencepiece_vocabulary(add_space_prefix=add_space_prefix)
+    return Tokenizer.from_source(source, bos_id=1, eos_ids=(2,), add_bos=True)
+
+
+def events_of(
+    token_ids: Sequence[int],
+    finish_reason: FinishReason = FinishReason.LENGTH,
+    *,
+    request_id: str = "r-0",
+    with_logprobs: bool = False,
+) -> list[TokenEvent]:
+    """One event a token; the last one ends the request."""
+    return [
+        TokenEvent(
+            request_id,
+            token_id,
+            num_cached_tokens=3,
+            finish_reason=finish_reason if place == len(token_ids) - 1 else None,
+            logprob=-float(place) if with_logprobs else None,
+        )
+        for place, token_id in enumerate(token_ids)
+    ]
+
+
+def chunked(events: Sequence[TokenEvent], sizes: Iterable[int]) -> Iterator[tuple[TokenEvent, ...]]:
+    """The events in batches of the given sizes, the rest together."""
+    place = 0
+    for size in sizes:
+        if batch := tuple(events[place : place + size]):
+            yield batch
+        place += size
+    if rest := tuple(events[place:]):
+        yield rest
+
+
+Script = Callable[[Request], Sequence[tuple[TokenEvent, ...] | TailraceError]]
+
+
+@dataclass
+class ScriptedEngine:
+    """An EngineClient that plays a script for each request: batches of events, or an error to raise.
+
+    With `refuse_after` set, so many requests are accepted and the next is met with `refusal`.
+    """
+
+    script: Script
+    is_ready: bool = True
+    max_model_tokens: int = 1000
+    refuse_after: int | None = None
+    refusal: Exception | None = None
+    submitted: list[Request] = field(default_factory=list)
+    aborted: list[str] = field(default_factory=list)
+
+    def submit(self, request: Request) -> "_ScriptedStream":
+        if self.refusal is not None and len(self.submitted) == self.refuse_after:
+            raise self.refusal
+        self.submitted.append(request)
+        return _ScriptedStream(self.script(request))
+
+    def abort(self, request_id: str) -> None:
+        self.aborted.append(request_id)
+
+
+class _ScriptedStream:
+    def __init__(self, batches: Sequence[tuple[TokenEvent, ...] | TailraceError]) -> None:
+        self._batches = batches
+
+    async def __aiter__(self) -> AsyncIterator[tuple[TokenEvent, ...]]:
+        for batch in self._batches:
+            await asyncio.sleep(0)
+            if isinstance(batch, TailraceError):
+                raise batch
+            yield batch

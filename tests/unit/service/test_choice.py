@@ -1,0 +1,183 @@
+"""One choice: what each batch of tokens lets out, and how it ends."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tailrace.service.api import ChoiceDelta
+from tailrace.service.choice import Choice, ChoiceRules
+from tailrace.service.detokenize import TokenTexts
+from tailrace.service.stop import StopStrings
+from tailrace.service.tokenizer import Tokenizer
+from tailrace.types import FinishReason, TokenEvent, TokenLogprob
+from tests.support.text import byte_level_tokenizer, events_of
+
+EOS = 2
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return byte_level_tokenizer()
+
+
+def _rules(
+    tokenizer: Tokenizer,
+    stop: Sequence[str] = (),
+    *,
+    include_stop: bool = False,
+    skip: bool = True,
+    stop_token_ids: tuple[int, ...] = (),
+) -> ChoiceRules:
+    texts = TokenTexts(tokenizer.vocabulary, skip_special_tokens=skip)
+    stops = StopStrings(stop) if stop else None
+    return ChoiceRules(texts, stops=stops, include_stop=include_stop, stop_token_ids=stop_token_ids)
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    """One token for each character."""
+    return [tokenizer.encode(character, allow_control=False)[0] for character in text]
+
+
+def _deltas(choice: Choice, events: Sequence[TokenEvent]) -> list[ChoiceDelta]:
+    deltas = []
+    for event in events:
+        if (delta := choice.feed([event])) is not None:
+            deltas.append(delta)
+        if choice.is_done:
+            break
+    return deltas
+
+
+def test_text_comes_with_its_tokens(tokenizer: Tokenizer) -> None:
+    ids = _ids(tokenizer, "abc")
+    deltas = _deltas(Choice(4, _rules(tokenizer)), events_of(ids))
+    assert [(delta.index, delta.text, delta.token_ids) for delta in deltas] == [
+        (4, "a", (ids[0],)),
+        (4, "b", (ids[1],)),
+        (4, "c", (ids[2],)),
+    ]
+    assert [delta.finish_reason for delta in deltas] == [None, None, FinishReason.LENGTH]
+
+
+def test_events_that_come_together_make_one_delta(tokenizer: Tokenizer) -> None:
+    ids = _ids(tokenizer, "abc")
+    delta = Choice(0, _rules(tokenizer)).feed(events_of(ids))
+    assert delta == ChoiceDelta(0, "abc", tuple(ids), finish_reason=FinishReason.LENGTH)
+
+
+def test_the_token_that_ends_an_answer_is_not_text(tokenizer: Tokenizer) -> None:
+    for skip in (True, False):
+        choice = Choice(0, _rules(tokenizer, skip=skip))
+        delta = choice.feed(events_of([*_ids(tokenizer, "ab"), EOS], FinishReason.STOP))
+        assert delta is not None
+        assert (delta.text, delta.finish_reason, delta.stop_reason) == ("ab", FinishReason.STOP, None)
+        assert choice.num_tokens == 3
+
+
+def test_a_stop_token_is_named_and_is_text_only_on_request(tokenizer: Tokenizer) -> None:
+    ids = _ids(tokenizer, "ab.")
+    for include_stop, text in ((False, "ab"), (True, "ab.")):
+        rules = _rules(tokenizer, include_stop=include_stop, stop_token_ids=(ids[2],))
+        delta = Choice(0, rules).feed(events_of(ids, FinishReason.STOP))
+        assert delta is not None
+        assert (delta.text, delta.stop_reason) == (text, ids[2])
+
+
+def test_a_stop_token_that_is_the_last_by_length_is_text(tokenizer: Tokenizer) -> None:
+    ids = _ids(tokenizer, "ab.")
+    delta = Choice(0, _rules(tokenizer, stop_token_ids=(ids[2],))).feed(events_of(ids))
+    assert delta is not None
+    assert (delta.text, delta.stop_reason) == ("ab.", None)
+
+
+def test_a_stop_string_ends_the_choice_and_is_named(tokenizer: Tokenizer) -> None:
+    choice = Choice(0, _rules(tokenizer, ["cd"]))
+    events = events_of(_ids(tokenizer, "abcdef"))
+    deltas = _deltas(choice, events)
+    assert "".join(delta.text for delta in deltas) == "ab"
+    assert deltas[-1].finish_reason is FinishReason.STOP
+    assert deltas[-1].stop_reason == "cd"
+    assert choice.is_done
+    assert choice.num_tokens == 4
+
+
+def test_tokens_behind_a_stop_string_do_not_count_when_they_come_with_it(tokenizer: Tokenizer) -> None:
+    choice = Choice(0, _rules(tokenizer, ["cd"]))
+    choice.feed(events_of(_ids(tokenizer, "abcdef")))
+    assert choice.num_tokens == 4
+
+
+def test_a_stop_string_wins_over_an_end_by_length(tokenizer: Tokenizer) -> None:
+    delta = Choice(0, _rules(tokenizer, ["cd"])).feed(events_of(_ids(tokenizer, "abcd")))
+    assert delta is not None
+    assert delta.finish_reason is FinishReason.STOP
+
+
+def test_a_stop_string_of_a_replaced_character_is_found_at_the_end(tokenizer: Tokenizer) -> None:
+    unfinished = next(i for i in range(tokenizer.vocab_size) if tokenizer.token_bytes(i) == b"\xf0\x9f")
+    delta = Choice(0, _rules(tokenizer, ["\ufffd"])).feed(events_of([unfinished]))
+    assert delta is not None
+    assert (delta.text, delta.stop_reason) == ("", "\ufffd")
+
+
+def test_tokens_wait_for_their_text(tokenizer: Tokenizer) -> None:
+    ids = _ids(tokenizer, "abcx")
+    choice = Choice(0, _rules(tokenizer, ["bcd"]))
+    deltas = _deltas(choice, events_of(ids, with_logprobs=True))
+    assert [(delta.text, delta.token_ids) for delta in deltas] == [("a", (ids[0],)), ("bcx", tuple(ids[1:]))]
+    assert [[logprob.token_id for logprob in delta.logprobs] for delta in deltas] == [[ids[0]], ids[1:]]
+    assert [logprob.logprob for delta in deltas for logprob in delta.logprobs] == [0.0, -1.0, -2.0, -3.0]
+
+
+def test_tokens_of_a_split_character_leave_together(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("é", allow_control=False)
+    assert len(ids) == 2
+    deltas = _deltas(Choice(0, _rules(tokenizer)), events_of([*ids, *_ids(tokenizer, "a")]))
+    assert [(delta.text, delta.token_ids) for delta in deltas] == [
+        ("é", tuple(ids)),
+        ("a", tuple(_ids(tokenizer, "a"))),
+    ]
+
+
+def test_tokens_of_the_stop_string_are_left_out(tokenizer: Tokenizer) -> None:
+    by_text = {tokenizer.token_text(i): i for i in range(tokenizer.vocab_size)}
+    hello, ll = by_text["hello"], by_text["ll"]
+    delta = Choice(0, _rules(tokenizer, ["oll"])).feed(events_of([hello, ll, ll], with_logprobs=True))
+    assert delta is not None
+    assert delta.text == "hell"
+    assert delta.token_ids == (hello,)
+    assert [logprob.token for logprob in delta.logprobs] == ["hello"]
+
+
+def test_log_probabilities_carry_text_bytes_and_alternatives(tokenizer: Tokenizer) -> None:
+    a, b = _ids(tokenizer, "ab")
+    half = tokenizer.encode("é", allow_control=False)[0]
+    top = (TokenLogprob(b, -0.5), TokenLogprob(half, -3.0))
+    delta = Choice(0, _rules(tokenizer)).feed([TokenEvent("r", a, logprob=-1.0, top_logprobs=top)])
+    assert delta is not None
+    logprob = delta.logprobs[0]
+    assert (logprob.token, logprob.raw, logprob.logprob) == ("a", b"a", -1.0)
+    assert [(other.token, other.raw, other.logprob) for other in logprob.top] == [
+        ("b", b"b", -0.5),
+        ("\ufffd", b"\xc3", -3.0),
+    ]
+
+
+def test_hidden_tokens_make_no_text_but_are_told(tokenizer: Tokenizer) -> None:
+    deltas = _deltas(Choice(0, _rules(tokenizer)), events_of([0, *_ids(tokenizer, "a")]))
+    assert [(delta.text, delta.token_ids[0]) for delta in deltas] == [("", 0), ("a", _ids(tokenizer, "a")[0])]
+
+
+@pytest.mark.parametrize("reason", [FinishReason.ABORT, FinishReason.ERROR, FinishReason.LENGTH])
+def test_an_end_without_a_token_lets_out_what_was_held(tokenizer: Tokenizer, reason: FinishReason) -> None:
+    choice = Choice(0, _rules(tokenizer, ["abc"]))
+    ids = _ids(tokenizer, "ab")
+    assert choice.feed([TokenEvent("r", ids[0]), TokenEvent("r", ids[1])]) is None
+    delta = choice.feed([TokenEvent("r", None, finish_reason=reason, error="broken")])
+    assert delta == ChoiceDelta(0, "ab", tuple(ids), finish_reason=reason, error="broken")
+
+
+def test_cached_tokens_are_remembered(tokenizer: Tokenizer) -> None:
+    choice = Choice(0, _rules(tokenizer))
+    choice.feed(events_of(_ids(tokenizer, "a")))
+    assert choice.num_cached_tokens == 3

@@ -1,0 +1,357 @@
+"""The text side as front ends use it, over an engine that plays a script."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tailrace.engine.client import TokenStream
+from tailrace.errors import ContextTooLong, EngineError, InvalidRequest, Overloaded, RequestError, UnavailableError
+from tailrace.service.api import (
+    ChatPrompt,
+    ChoiceDelta,
+    Generation,
+    GenerationStream,
+    ModelCard,
+    Prompt,
+    Service,
+    TextPrompt,
+    TokenPrompt,
+)
+from tailrace.service.bounds import TextBounds
+from tailrace.service.chat import ChatTemplate
+from tailrace.service.seeds import choice_seed
+from tailrace.service.service import TextService
+from tailrace.service.tokenizer import Tokenizer
+from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
+from tests.support.text import (
+    ScriptedEngine,
+    byte_level_tokenizer,
+    chunked,
+    events_of,
+    sentencepiece_tokenizer,
+)
+
+CHAT = ChatTemplate("{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}")
+PROMPT = TextPrompt("hello")
+SAMPLING = SamplingParams(max_tokens=8)
+MODEL = ModelCard("tiny", (), created_s=0, max_model_tokens=100, vocab_size=300)
+
+
+def _says(tokenizer: Tokenizer, *texts: str, batch: int = 1) -> ScriptedEngine:
+    """An engine whose choice number i says texts[i]."""
+
+    def script(request: Request) -> Sequence[tuple[TokenEvent, ...]]:
+        text = texts[int(request.request_id.rpartition("-")[2])]
+        ids = tokenizer.encode(text, allow_control=False)
+        return list(chunked(events_of(ids, request_id=request.request_id), [batch] * len(ids)))
+
+    return ScriptedEngine(script)
+
+
+def _service(engine: ScriptedEngine, tokenizer: Tokenizer | None = None, **options: TextBounds) -> TextService:
+    return TextService(engine, tokenizer or byte_level_tokenizer(), CHAT, MODEL, **options)
+
+
+def _generation(prompt: Prompt = PROMPT, sampling: SamplingParams = SAMPLING) -> Generation:
+    return Generation("r", prompt, sampling)
+
+
+async def _read(stream: GenerationStream) -> list[ChoiceDelta]:
+    return [delta async for delta in stream]
+
+
+def _text(deltas: Sequence[ChoiceDelta], index: int = 0) -> str:
+    return "".join(delta.text for delta in deltas if delta.index == index)
+
+
+def test_it_is_a_service() -> None:
+    service: Service = _service(_says(byte_level_tokenizer(), "x"))
+    assert service.model.name == "tiny"
+    assert service.is_ready
+
+
+async def test_an_answer_streams_and_is_counted() -> None:
+    tokenizer = byte_level_tokenizer()
+    stream = await _service(_says(tokenizer, "the 😀 hello")).start(_generation())
+    deltas = await _read(stream)
+    assert _text(deltas) == "the 😀 hello"
+    assert deltas[-1].finish_reason is FinishReason.LENGTH
+    num_tokens = len(tokenizer.encode("the 😀 hello", allow_control=False))
+    assert (stream.usage.prompt_tokens, stream.usage.completion_tokens, stream.usage.cached_tokens) == (
+        1,
+        num_tokens,
+        3,
+    )
+    assert stream.usage.total_tokens == num_tokens + 1
+
+
+async def test_choices_share_the_prompt_and_have_seeds_of_their_own() -> None:
+    engine = _says(byte_level_tokenizer(), "hello", "the", "x")
+    stream = await _service(engine).start(replace(_generation(), n=3, seed=7, cache_salt="salt"))
+    deltas = await _read(stream)
+    assert [_text(deltas, index) for index in range(3)] == ["hello", "the", "x"]
+    assert [request.request_id for request in engine.submitted] == ["r-0", "r-1", "r-2"]
+    assert [request.sampling.seed for request in engine.submitted] == [choice_seed(7, i) for i in range(3)]
+    assert {request.cache_salt for request in engine.submitted} == {"salt"}
+    assert stream.usage.prompt_tokens == 1
+    assert stream.usage.completion_tokens == 3
+    assert engine.aborted == []
+
+
+async def test_without_a_seed_every_request_draws_one() -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    for _ in range(2):
+        await _read(await _service(engine).start(_generation()))
+    assert engine.submitted[0].sampling.seed != engine.submitted[1].sampling.seed
+
+
+async def test_choices_are_merged_as_they_arrive() -> None:
+    engine = _says(byte_level_tokenizer(), "abcd", "ABCD")
+    deltas = await _read(await _service(engine).start(replace(_generation(), n=2)))
+    assert [delta.index for delta in deltas[:4]] == [0, 1, 0, 1]
+
+
+async def test_a_refused_choice_takes_the_others_back() -> None:
+    engine = _says(byte_level_tokenizer(), "x", "x", "x")
+    engine.refuse_after, engine.refusal = 2, Overloaded("full", retry_after_s=1.0)
+    with pytest.raises(Overloaded):
+        await _service(engine).start(replace(_generation(), n=3))
+    assert engine.aborted == ["r-0", "r-1"]
+
+
+async def test_a_stop_string_ends_the_engine_request() -> None:
+    engine = _says(byte_level_tokenizer(), "abcdef", "xyz")
+    stream = await _service(engine).start(replace(_generation(), n=2, stop=("cd",)))
+    deltas = await _read(stream)
+    assert (_text(deltas, 0), _text(deltas, 1)) == ("ab", "xyz")
+    assert [delta.stop_reason for delta in deltas if delta.finish_reason] == [None, "cd"]
+    assert engine.aborted == ["r-0"]
+    assert stream.usage.completion_tokens == 4 + 3
+
+
+async def test_a_stop_string_in_the_last_token_needs_no_abort() -> None:
+    engine = _says(byte_level_tokenizer(), "abcd")
+    await _read(await _service(engine).start(replace(_generation(), stop=("cd",))))
+    assert engine.aborted == []
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_closing_a_stream_aborts_what_is_left(n: int) -> None:
+    engine = _says(byte_level_tokenizer(), "abcdef", "abcdef")
+    stream = await _service(engine).start(replace(_generation(), n=n))
+    async for _ in stream:
+        break
+    await stream.aclose()
+    assert set(engine.aborted) == {f"r-{index}" for index in range(n)}
+
+
+async def test_closing_a_stream_that_nobody_read_aborts_it() -> None:
+    engine = _says(byte_level_tokenizer(), "abc")
+    await (await _service(engine).start(_generation())).aclose()
+    assert engine.aborted == ["r-0"]
+
+
+async def test_closing_a_finished_stream_aborts_nothing() -> None:
+    engine = _says(byte_level_tokenizer(), "abc")
+    stream = await _service(engine).start(_generation())
+    await _read(stream)
+    await stream.aclose()
+    assert engine.aborted == []
+
+
+async def test_a_stream_can_be_closed_while_another_task_reads_it() -> None:
+    engine = _Silent()
+    stream = await TextService(engine, byte_level_tokenizer(), None, MODEL).start(_generation())
+    reader = asyncio.create_task(_read(stream))
+    await engine.is_read.wait()
+    await stream.aclose()
+    assert [delta.finish_reason for delta in await reader] == [FinishReason.ABORT]
+
+
+class _Silent:
+    """An engine that says nothing until it is told to abort."""
+
+    is_ready = True
+    max_model_tokens = 100
+
+    def __init__(self) -> None:
+        self.is_read = asyncio.Event()
+        self._is_aborted = asyncio.Event()
+
+    def submit(self, request: Request) -> TokenStream:
+        return self
+
+    def abort(self, request_id: str) -> None:
+        self._is_aborted.set()
+
+    async def __aiter__(self) -> AsyncIterator[tuple[TokenEvent, ...]]:
+        self.is_read.set()
+        await self._is_aborted.wait()
+        yield (TokenEvent("r-0", None, finish_reason=FinishReason.ABORT),)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_an_error_event_is_passed_on(n: int) -> None:
+    def script(request: Request) -> Sequence[tuple[TokenEvent, ...]]:
+        return [(TokenEvent(request.request_id, None, finish_reason=FinishReason.ERROR, error="lost"),)]
+
+    deltas = await _read(await _service(ScriptedEngine(script)).start(replace(_generation(), n=n)))
+    assert [(delta.finish_reason, delta.error) for delta in deltas] == [(FinishReason.ERROR, "lost")] * n
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_an_engine_that_fails_ends_the_choice_with_its_error(n: int) -> None:
+    engine = ScriptedEngine(lambda _: [EngineError("the step failed")])
+    deltas = await _read(await _service(engine).start(replace(_generation(), n=n)))
+    assert [(delta.finish_reason, delta.error) for delta in deltas] == [(FinishReason.ERROR, "the step failed")] * n
+
+
+async def test_events_that_end_without_a_reason_are_an_error() -> None:
+    deltas = await _read(await _service(ScriptedEngine(lambda _: [])).start(_generation()))
+    assert deltas[0].finish_reason is FinishReason.ERROR
+    assert deltas[0].error is not None
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_a_fault_in_the_event_stream_reaches_the_reader(n: int) -> None:
+    engine = ScriptedEngine(lambda _: [()])  # an empty batch breaks the protocol
+    with pytest.raises(IndexError):
+        await _read(await _service(engine).start(replace(_generation(), n=n)))
+
+
+async def test_max_tokens_zero_takes_what_the_context_leaves() -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    await _service(engine).start(_generation(sampling=replace(SAMPLING, max_tokens=0)))
+    assert engine.submitted[0].sampling.max_tokens == 99
+
+
+async def test_the_engine_may_have_the_smaller_context() -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    engine.max_model_tokens = 20
+    await _service(engine).start(_generation(sampling=replace(SAMPLING, max_tokens=0)))
+    assert engine.submitted[0].sampling.max_tokens == 19
+
+
+async def test_max_tokens_that_do_not_fit_are_refused_with_the_numbers() -> None:
+    with pytest.raises(ContextTooLong, match=r"1 tokens and max_tokens is 100, together 101.*100 tokens") as caught:
+        await _service(_says(byte_level_tokenizer(), "x")).start(_generation(sampling=SamplingParams(max_tokens=100)))
+    assert caught.value.param == "max_tokens"
+
+
+async def test_a_prompt_that_fills_the_context_is_refused() -> None:
+    with pytest.raises(ContextTooLong, match="100 tokens"):
+        await _service(_says(byte_level_tokenizer(), "x")).start(_generation(TokenPrompt([5] * 100)))
+
+
+@pytest.mark.parametrize(
+    ("generation", "param"),
+    [
+        (replace(_generation(), n=0), "n"),
+        (replace(_generation(), n=1000), "n"),
+        (replace(_generation(), stop=("a", "b", "c", "d", "e")), "stop"),
+        (replace(_generation(), stop=("",)), "stop"),
+        (replace(_generation(), stop=("x" * 2000,)), "stop"),
+        (replace(_generation(ChatPrompt([{"role": "user", "content": "x"}])), echo=True), "echo"),
+        (replace(_generation(sampling=replace(SAMPLING, num_logprobs=1)), echo=True), "echo"),
+        (_generation(sampling=replace(SAMPLING, min_tokens=9)), "min_tokens"),
+        (_generation(sampling=replace(SAMPLING, stop_token_ids=(300,))), "stop_token_ids"),
+        (_generation(sampling=replace(SAMPLING, logit_bias=((-1, 1.0),))), "logit_bias"),
+        (_generation(TokenPrompt([1, 300])), "prompt"),
+        (_generation(TokenPrompt([])), "prompt"),
+        (_generation(TextPrompt("")), "prompt"),
+        (_generation(ChatPrompt([])), "messages"),
+    ],
+)
+async def test_bad_requests_are_refused_by_name(generation: Generation, param: str) -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    with pytest.raises(RequestError) as caught:
+        await _service(engine).start(generation)
+    assert caught.value.param == param
+    assert engine.submitted == []
+
+
+async def test_an_engine_that_is_not_ready_refuses() -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    engine.is_ready = False
+    with pytest.raises(UnavailableError):
+        await _service(engine).start(_generation())
+
+
+async def test_chat_without_a_template_is_refused() -> None:
+    service = TextService(_says(byte_level_tokenizer(), "x"), byte_level_tokenizer(), None, MODEL)
+    with pytest.raises(InvalidRequest, match="no chat template"):
+        await service.start(_generation(ChatPrompt([{"role": "user", "content": "x"}])))
+
+
+async def test_chat_markup_is_the_template_s_alone() -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    await _service(engine).start(_generation(ChatPrompt([{"role": "user", "content": "<|im_end|>"}])))
+    assert [i for i in engine.submitted[0].prompt_ids if i < 5] == [1, 2]
+
+
+@pytest.mark.parametrize("allow_control", [True, False])
+async def test_markup_in_a_raw_prompt_counts_unless_told_otherwise(allow_control: bool) -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    await _service(engine).start(_generation(TextPrompt("<|im_start|>", allow_control=allow_control)))
+    assert (engine.submitted[0].prompt_ids == [1]) is allow_control
+
+
+@pytest.mark.parametrize(
+    ("prompt", "starts"),
+    [
+        (TextPrompt("hello"), [1]),
+        (TextPrompt("<s>hello"), [1]),
+        (TextPrompt("hello", add_special_tokens=False), []),
+    ],
+)
+def test_a_beginning_is_put_before_text_once(prompt: TextPrompt, starts: list[int]) -> None:
+    service = _service(_says(byte_level_tokenizer(), "x"), sentencepiece_tokenizer())
+    ids = service.tokenize(prompt)
+    assert [i for i in ids if i == 1] == starts
+
+
+async def test_the_prompt_is_echoed_once_a_choice() -> None:
+    engine = _says(byte_level_tokenizer(), " a", " b")
+    deltas = await _read(await _service(engine).start(replace(_generation(), echo=True, n=2, stop=("hello",))))
+    assert [_text(deltas, index) for index in range(2)] == ["hello a", "hello b"]
+
+
+async def test_an_echoed_prompt_of_ids_is_decoded() -> None:
+    engine = _says(byte_level_tokenizer(), "!")
+    deltas = await _read(await _service(engine).start(replace(_generation(TokenPrompt([1, 5, 6])), echo=True)))
+    assert _text(deltas) == byte_level_tokenizer().decode([5, 6]) + "!"
+
+
+@pytest.mark.parametrize(("prompt", "text"), [(TextPrompt("hello"), " world"), (TokenPrompt([1]), "world")])
+async def test_the_first_space_is_kept_where_text_comes_before(prompt: Prompt, text: str) -> None:
+    tokenizer = sentencepiece_tokenizer()
+    engine = _says(tokenizer, "world")
+    assert _text(await _read(await _service(engine, tokenizer).start(_generation(prompt)))) == text
+
+
+async def test_long_prompts_leave_the_event_loop() -> None:
+    tokenizer = byte_level_tokenizer()
+    threads: list[threading.Thread] = []
+
+    class Spy(Tokenizer):
+        def encode(self, text: str, *, allow_control: bool) -> list[int]:
+            threads.append(threading.current_thread())
+            return tokenizer.encode(text, allow_control=allow_control)
+
+    spy = Spy(tokenizer.vocabulary, tokenizer._opening)
+    service = _service(_says(tokenizer, "x"), spy, bounds=TextBounds(max_inline_chars=10))
+    for prompt in (TextPrompt("hello"), TextPrompt("hello hello hello")):
+        await service.start(_generation(prompt))
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
+
+
+def test_tokens_and_text_can_be_asked_for() -> None:
+    service = _service(_says(byte_level_tokenizer(), "x"))
+    ids = service.tokenize(TextPrompt("hello<|im_end|>"))
+    assert service.detokenize(ids) == "hello<|im_end|>"
+    assert [service.token_text(i) for i in ids] == ["hello", "<|im_end|>"]
+    with pytest.raises(InvalidRequest):
+        service.detokenize([300])
