@@ -145,7 +145,7 @@ class _Connection(asyncio.Protocol):
     def _offer(self, body: bytes) -> None:
         try:
             self._is_satisfied = self._sink(body, self._now_s)
-        except WireError as error:
+        except Exception as error:  # belongs to the caller of `exchange`; the parser would wrap it
             self._fail(error)
         if self._is_satisfied:
             # Hanging up now would look like a client that went away, so the server may end its message first.
@@ -158,13 +158,16 @@ class _Connection(asyncio.Protocol):
         elif not self.done.done():
             self.done.set_result(None)
 
-    def _fail(self, error: WireError) -> None:
+    def _fail(self, error: Exception) -> None:
         if not self.done.done():
             self.done.set_exception(error)
 
 
 async def exchange(address: Address, request: HttpRequest, sink: BodySink, timeout_s: float) -> Exchanged:
-    """Send one request and hand the body of its answer to `sink`. Raises WireError for whatever goes wrong."""
+    """Send one request and hand the body of its answer to `sink`.
+
+    Raises WireError for whatever goes wrong on the wire, and what `sink` raises.
+    """
     try:
         async with asyncio.timeout(timeout_s):
             return await _exchange(address, address.to_bytes(request), sink)

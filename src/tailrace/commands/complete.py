@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from cyclopts.types import NonNegativeFloat, PositiveInt
 
 from tailrace.commands.answer import Sampling, open_answerer
+from tailrace.errors import SetupError
 
 __all__ = ["complete"]
 
@@ -16,13 +17,13 @@ complete = App(
     name="complete",
     help_epilogue="Examples:\n"
     '  tailrace complete "Once upon a time" --max-tokens 64\n'
-    "  git diff | tailrace complete - --url http://127.0.0.1:8000 --json",
+    "  git diff | tailrace complete --url http://127.0.0.1:8000 --json",
 )
 
 
 @complete.default
 def run(
-    text: str,
+    text: str | None = None,
     /,
     *,
     model: str | None = None,
@@ -39,7 +40,7 @@ def run(
     Parameters
     ----------
     text
-        The text to continue; - reads standard input.
+        The text to continue [standard input].
     model
         A GGUF file, a Hugging Face directory or a hub id; with --url, a name [the default model].
     url
@@ -57,7 +58,7 @@ def run(
     json
         Write the whole answer, its counts and times as JSON instead of streaming it.
     """
-    prompt = sys.stdin.read() if text == "-" else text
+    prompt = _read() if text is None else text
     with open_answerer(model, url, api_key) as answerer:
         sampling = Sampling(max_tokens, temperature, top_p, seed)
         answer = answerer.answer(prompt, sampling, _ignore if json else _write)
@@ -65,6 +66,12 @@ def run(
         figures = asdict(answer) | {"tokens_per_s": answer.tokens_per_s}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(figures)).decode())
     sys.stdout.write("\n")
+
+
+def _read() -> str:
+    if sys.stdin.isatty():
+        raise SetupError('nothing to continue: write tailrace complete "Once upon a time", or pipe a text in')
+    return sys.stdin.read()
 
 
 def _write(text: str) -> None:

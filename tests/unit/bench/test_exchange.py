@@ -144,10 +144,11 @@ async def test_a_satisfied_sink_ends_the_exchange_though_the_server_stays() -> N
         forever.set()
 
 
-async def test_a_sink_may_refuse_what_it_gets() -> None:
+@pytest.mark.parametrize("error", [WireError("garbage", "no thanks"), BrokenPipeError("no reader")])
+async def test_what_a_sink_raises_reaches_the_caller_as_it_is(error: Exception) -> None:
     def refuse(_body: bytes, _now_s: float) -> bool:
-        raise WireError("garbage", "no thanks")
+        raise error
 
     async with scripted(always(head() + b"hello")) as server:
-        with pytest.raises(WireError, match="no thanks"):
+        with pytest.raises(type(error), match=str(error)):
             await exchange(Address.parse(server.url), GET, refuse, 10.0)

@@ -1,0 +1,188 @@
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import tailrace
+from tailrace.bench.server import Prompt
+from tailrace.commands import answer as answers
+from tailrace.commands.answer import Answer, Sampling, open_answerer
+from tailrace.errors import EngineError, SetupError
+from tailrace.service.api import Usage
+from tailrace.types import FinishReason
+from tests.unit.bench.scripted import (
+    Asked,
+    Script,
+    chat_chunk,
+    event,
+    head,
+    json_answer,
+    scripted,
+    usage_chunk,
+)
+
+HELLO: Prompt = [{"role": "user", "content": "hello"}]
+ANSWER = Answer("ab", "stop", prompt_tokens=7, output_tokens=5, cached_tokens=4, ttft_s=0.0834, decode_s=0.5)
+
+
+class FakeStream:
+    finish_reason = FinishReason.LENGTH
+    usage = Usage(prompt_tokens=7, completion_tokens=3, cached_tokens=4)
+
+    def __init__(self, texts: list[str | BaseException]) -> None:
+        self._texts = texts
+        self.is_closed = False
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._texts:
+            if isinstance(text, BaseException):
+                raise text
+            yield text
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeEngine:
+    """Stands for the library's Engine: streams what it was told to, and keeps what it was asked."""
+
+    def __init__(self, model: str | None = None) -> None:
+        self.model = model
+        self.texts: list[str | BaseException] = ["Once ", "upon"]
+        self.asked: list[tuple[Prompt, dict[str, Any]]] = []
+        self.streams: list[FakeStream] = []
+        self.is_closed = False
+
+    def stream(self, prompt: Prompt, **options: Any) -> FakeStream:
+        self.asked.append((prompt, options))
+        self.streams.append(FakeStream(self.texts))
+        return self.streams[-1]
+
+    def __enter__(self) -> "FakeEngine":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    engine = FakeEngine()
+    monkeypatch.setattr(tailrace, "Engine", lambda _model: engine, raising=False)
+    monkeypatch.setattr(answers, "fetch_default_model", lambda _model: None)
+    return engine
+
+
+def ask_local(sampling: Sampling) -> tuple[Answer, list[str]]:
+    texts: list[str] = []
+    with open_answerer(None, None, None) as answerer:
+        return answerer.answer(HELLO, sampling, texts.append), texts
+
+
+def test_a_model_in_this_process_streams_text_and_tells_its_counts(engine: FakeEngine) -> None:
+    answer, texts = ask_local(Sampling(max_tokens=5, temperature=0.0, seed=3))
+
+    assert texts == ["Once ", "upon"]
+    assert (answer.text, answer.finish_reason) == ("Once upon", "length")
+    assert (answer.prompt_tokens, answer.output_tokens, answer.cached_tokens) == (7, 3, 4)
+    assert answer.ttft_s > 0
+    assert answer.decode_s > 0
+    assert engine.asked == [(HELLO, {"max_tokens": 5, "temperature": 0.0, "seed": 3})]
+    assert engine.is_closed
+
+
+def test_an_answer_without_text_is_an_answer(engine: FakeEngine) -> None:
+    engine.texts = []
+
+    answer, texts = ask_local(Sampling())
+
+    assert (answer.text, texts, answer.decode_s) == ("", [], 0)
+
+
+def test_ctrl_c_stops_the_work_in_this_process(engine: FakeEngine) -> None:
+    engine.texts = ["Once ", KeyboardInterrupt()]
+
+    with pytest.raises(KeyboardInterrupt):
+        ask_local(Sampling())
+
+    assert engine.streams[0].is_closed
+
+
+def serving(*pieces: bytes) -> Script:
+    async def script(asked: Asked) -> AsyncIterator[bytes]:
+        if asked.path == "/v1/models":
+            yield json_answer({"data": [{"id": "first"}]})
+            return
+        for piece in pieces:
+            yield piece
+
+    return script
+
+
+def ask_remote(url: str, model: str | None = None) -> tuple[Answer, list[str]]:
+    texts: list[str] = []
+    with open_answerer(model, url, "secret") as answerer:
+        return answerer.answer(HELLO, Sampling(max_tokens=5, top_p=0.9), texts.append), texts
+
+
+async def test_a_server_streams_text_and_tells_its_counts() -> None:
+    chunks = chat_chunk({"content": "Once "}), chat_chunk({"content": "upon"}, "length"), usage_chunk(7, 3, 4)
+    async with scripted(serving(head(), *chunks, event("[DONE]"))) as server:
+        answer, texts = await asyncio.to_thread(ask_remote, server.url)
+
+    assert texts == ["Once ", "upon"]
+    assert (answer.text, answer.finish_reason) == ("Once upon", "length")
+    assert (answer.prompt_tokens, answer.output_tokens, answer.cached_tokens) == (7, 3, 4)
+    asked = server.asked[-1]
+    assert asked.headers["authorization"] == "Bearer secret"
+    assert {name: asked.body[name] for name in ("model", "messages", "max_tokens", "top_p")} == {
+        "model": "first",
+        "messages": HELLO,
+        "max_tokens": 5,
+        "top_p": 0.9,
+    }
+    assert "temperature" not in asked.body, "what was not given is the server's to choose"
+
+
+async def test_a_named_model_is_asked_for_without_looking_at_the_list() -> None:
+    async with scripted(serving(head(), chat_chunk({"content": "x"}, "stop"))) as server:
+        await asyncio.to_thread(ask_remote, server.url, "second")
+
+    assert [(asked.path, asked.body["model"]) for asked in server.asked] == [("/v1/chat/completions", "second")]
+
+
+async def test_a_server_with_nothing_to_say_is_no_failure() -> None:
+    async with scripted(serving(head(), chat_chunk({}, "stop"), usage_chunk(7, 0), event("[DONE]"))) as server:
+        answer, texts = await asyncio.to_thread(ask_remote, server.url)
+
+    assert (answer.text, answer.output_tokens, texts) == ("", 0, [])
+
+
+async def test_a_servers_refusal_is_passed_on_with_its_address() -> None:
+    async with scripted(serving(json_answer({"error": {"message": "too long"}}, 400))) as server:
+        with pytest.raises(EngineError, match=r"http://127\.0\.0\.1.*too long"):
+            await asyncio.to_thread(ask_remote, server.url)
+
+
+async def test_an_absent_server_is_a_setup_error() -> None:
+    async with scripted(serving()) as server:
+        pass
+
+    with pytest.raises(SetupError, match=r"is the server up\?"):
+        await asyncio.to_thread(ask_remote, server.url)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (ANSWER, "TTFT 83 ms, 8.0 tok/s, 7 tokens in (4 cached), 5 out"),
+        (replace(ANSWER, cached_tokens=None), "TTFT 83 ms, 8.0 tok/s, 7 tokens in, 5 out"),
+        (replace(ANSWER, output_tokens=1), "TTFT 83 ms, 7 tokens in (4 cached), 1 out"),
+        (replace(ANSWER, decode_s=0.0), "TTFT 83 ms, 7 tokens in (4 cached), 5 out"),
+        (replace(ANSWER, prompt_tokens=None, output_tokens=None, cached_tokens=None), "TTFT 83 ms"),
+    ],
+)
+def test_the_summary_says_what_is_known(answer: Answer, expected: str) -> None:
+    assert answer.summary() == expected

@@ -1,0 +1,110 @@
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tailrace.cli import main
+from tailrace.commands import inspect
+from tailrace.errors import CheckpointError
+from tailrace.weights.inspection import ModelReport, TensorClass
+
+GATE = TensorClass("gate", 2, 4096, 2048, (("Q4_1", "q4", 1), ("Q6_K", "q8", 1)), 0.0123)
+NORM = TensorClass("norm", 1, 64, 256, (("f32", "f32", 1),), None)
+REPORT = ModelReport(
+    name="tiny",
+    source="/models/tiny.gguf",
+    architecture="llama",
+    fingerprint="ab12",
+    parameters=4160,
+    stored_bytes=2304,
+    weight_bytes=3 << 20,
+    kv_bytes_per_token=512,
+    context_tokens=2048,
+    kv_bytes_at_context=1 << 20,
+    max_model_tokens=8192,
+    num_layers=2,
+    hidden_size=64,
+    intermediate_size=128,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    vocab_size=1000,
+    is_tied=True,
+    sliding_window=None,
+    rope="theta 10000",
+    has_chat_template=True,
+    eos_ids=(2,),
+    tensors=(GATE, NORM),
+)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Replaces reading a real model; keeps how it was asked for."""
+    calls: list[dict[str, Any]] = []
+
+    def open_checkpoint(model: str | None, **options: Any) -> str:
+        calls.append({"model": model, **options})
+        return "checkpoint"
+
+    def inspect_checkpoint(_checkpoint: str, **options: Any) -> ModelReport:
+        calls[-1] |= {"context_tokens": options["context_tokens"]}
+        options["progress"](1, 2)
+        return REPORT
+
+    monkeypatch.setattr(inspect, "open_checkpoint", open_checkpoint)
+    monkeypatch.setattr(inspect, "inspect_checkpoint", inspect_checkpoint)
+    return calls
+
+
+def test_a_model_is_shown_with_its_sizes_and_what_it_needs(
+    opened: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "tiny.gguf", "--context", "2048", "--quantize", "int8"]) == 0
+
+    shown = capsys.readouterr()
+    assert opened == [{"model": "tiny.gguf", "quantize": "int8", "context_tokens": 2048}]
+    for expected in (
+        "llama, 2 layers, 4,160 parameters",
+        "KV per token         512 bytes",
+        "KV of 2,048 tokens   1.0 MiB",
+        "memory needed        4.0 MiB for one request of that length",
+        "1 Q4_1 -> q4, 1 Q6_K -> q8",
+        "1.23%",
+    ):
+        assert " ".join(expected.split()) in " ".join(shown.out.split())
+    assert shown.err == "", "no progress in a pipe"
+
+
+def test_json_holds_every_figure(opened: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "tiny.gguf", "--json"]) == 0
+
+    figures = json.loads(capsys.readouterr().out)
+    assert figures == json.loads(json.dumps(REPORT.to_dict()))
+    assert opened[0]["context_tokens"] is None
+
+
+def test_separate_heads_and_no_template_are_named(
+    opened: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = replace(REPORT, is_tied=False, has_chat_template=False)
+    monkeypatch.setattr(inspect, "inspect_checkpoint", lambda _checkpoint, **_options: plain)
+
+    main(["inspect", "tiny.gguf"])
+
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "chat template none" in shown
+    assert "separate from the output head" in shown
+
+
+def test_a_damaged_file_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_model: str | None, **_options: Any) -> str:
+        raise CheckpointError("tiny.gguf ends in the middle of tensor 'gate'")
+
+    monkeypatch.setattr(inspect, "open_checkpoint", fail)
+
+    assert main(["inspect", "tiny.gguf"]) == 1
+    assert capsys.readouterr().err == "tailrace: tiny.gguf ends in the middle of tensor 'gate'\n"

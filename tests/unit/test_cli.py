@@ -1,0 +1,150 @@
+"""The command line as a user meets it: help, exit codes, one line for each error."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tailrace.cli import VERBS, main
+from tailrace.commands import bench
+from tests.unit.bench.scripted import Asked, head, json_answer, scripted, text_chunk
+
+TAILRACE = (sys.executable, "-m", "tailrace.cli")
+
+
+def raising(error: BaseException) -> Any:
+    def run(*_arguments: object) -> None:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_help_names_every_verb(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+
+    shown = capsys.readouterr().out
+    assert all(verb in shown and summary in shown for verb, summary in VERBS.items())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+
+    shown = capsys.readouterr().out
+    assert VERBS[verb] in shown
+    assert f"Examples:\n  tailrace {verb}" in shown
+
+
+def test_help_loads_no_verb_and_nothing_heavy() -> None:
+    script = """
+import sys, tailrace.cli
+tailrace.cli.main(["--help"])
+sys.exit(", ".join({"numpy", "asyncio", "ssl", "tailrace.commands", "tailrace.library"} & {*sys.modules}) or 0)
+"""
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sevre"], "sevre"),
+        (["bench", "--rat", "3"], "--rat"),
+        (["bench", "--rate", "fast"], "--rate"),
+        (["serve", "--kv-memory", "lots"], "lots"),
+        (["serve", "--threads", "0"], "--threads"),
+        (["complete", "a", "b"], "b"),
+    ],
+)
+def test_a_misused_command_line_is_one_sentence_a_hint_and_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+
+    complaint, hint = capsys.readouterr().err.splitlines()
+    assert complaint.startswith("tailrace: ")
+    assert message in complaint
+    assert "--help" in hint
+
+
+def test_an_error_on_purpose_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--url", "ftp://example"]) == 1
+
+    assert capsys.readouterr().err.splitlines() == [
+        "tailrace: 'ftp://example' is not a server's URL: write it like http://127.0.0.1:8000"
+    ]
+
+
+def test_an_error_of_our_own_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TAILRACE_DEBUG", raising=False)
+    monkeypatch.setattr(bench, "run_benchmark", raising(ZeroDivisionError("by nought")))
+
+    assert main(["bench"]) == 1
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tailrace: internal error: ZeroDivisionError: by nought")
+
+
+def test_debugging_shows_where_it_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAILRACE_DEBUG", "1")
+    monkeypatch.setattr(bench, "run_benchmark", raising(ZeroDivisionError("by nought")))
+
+    with pytest.raises(ZeroDivisionError):
+        main(["bench"])
+
+
+async def test_ctrl_c_ends_a_real_process_quietly_with_130() -> None:
+    is_asked = asyncio.Event()
+    forever = asyncio.Event()
+
+    async def script(_asked: Asked) -> AsyncIterator[bytes]:
+        is_asked.set()
+        yield head()
+        await forever.wait()
+
+    async with scripted(script) as server:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *TAILRACE, "bench", "--url", server.url, stdout=pipe, stderr=pipe
+        )
+        await is_asked.wait()
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+        forever.set()
+
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+async def test_a_reader_that_leaves_ends_the_process_without_a_traceback() -> None:
+    async def script(asked: Asked) -> AsyncIterator[bytes]:
+        if asked.path == "/v1/models":
+            yield json_answer({"data": [{"id": "m"}]})
+            return
+        yield head() + text_chunk("Once upon a time", "stop")
+
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    async with scripted(script) as server:
+        process = await asyncio.create_subprocess_exec(
+            *TAILRACE, "complete", "hi", "--url", server.url, stdout=write_end, stderr=asyncio.subprocess.PIPE
+        )
+        os.close(write_end)
+        _, err = await process.communicate()
+
+    assert (process.returncode, err) == (141, b"")
+
+
+def test_the_version_is_the_packages_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+
+    assert capsys.readouterr().out.strip()[0].isdigit()
