@@ -55,8 +55,19 @@ KV_BLOCKS = Metric(
     "tailrace_kv_blocks",
     Kind.GAUGE,
     "blocks",
-    "KV blocks by state: used by a running request, cached (idle, named, reusable), or free.",
-    labels=("state",),
+    "KV blocks there are.",
+)
+KV_BLOCKS_USED = Metric(
+    "tailrace_kv_blocks_used",
+    Kind.GAUGE,
+    "blocks",
+    "KV blocks that running requests refer to.",
+)
+KV_BLOCKS_CACHED = Metric(
+    "tailrace_kv_blocks_cached",
+    Kind.GAUGE,
+    "blocks",
+    "KV blocks that are idle, named and reusable.",
 )
 KV_USAGE = Metric(
     "tailrace_kv_usage_ratio",
@@ -107,6 +118,12 @@ REQUESTS_FINISHED = Metric(
     "Ended requests by reason: stop, length, abort (the client went away or cancelled), error.",
     labels=("finished_reason",),
     aliases=("vllm:request_success",),
+)
+REQUESTS_ABORTED = Metric(
+    "tailrace_requests_aborted",
+    Kind.COUNTER,
+    "requests",
+    "Ended requests whose client went away or cancelled; also counted in tailrace_requests_finished.",
 )
 QUEUE_SECONDS = Metric(
     "tailrace_request_queue_seconds",
@@ -241,6 +258,8 @@ CATALOG: tuple[Metric, ...] = (
     REQUESTS_RUNNING,
     REQUESTS_WAITING,
     KV_BLOCKS,
+    KV_BLOCKS_USED,
+    KV_BLOCKS_CACHED,
     KV_USAGE,
     PROMPT_TOKENS,
     CACHED_TOKENS,
@@ -248,6 +267,7 @@ CATALOG: tuple[Metric, ...] = (
     COMPUTED_TOKENS,
     PREEMPTIONS,
     REQUESTS_FINISHED,
+    REQUESTS_ABORTED,
     QUEUE_SECONDS,
     FIRST_TOKEN_SECONDS,
     PREFILL_SECONDS,

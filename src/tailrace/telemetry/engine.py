@@ -14,7 +14,9 @@ class EngineMetrics:
     def __init__(self) -> None:
         self._running = Number(catalog.REQUESTS_RUNNING)
         self._waiting = Number(catalog.REQUESTS_WAITING)
-        self._blocks = LabelledNumber(catalog.KV_BLOCKS, [("used",), ("cached",), ("free",)])
+        self._blocks = Number(catalog.KV_BLOCKS)
+        self._blocks_used = Number(catalog.KV_BLOCKS_USED)
+        self._blocks_cached = Number(catalog.KV_BLOCKS_CACHED)
         self._kv_usage = Number(catalog.KV_USAGE)
         self._prompt_tokens = Number(catalog.PROMPT_TOKENS)
         self._cached_tokens = Number(catalog.CACHED_TOKENS)
@@ -22,6 +24,7 @@ class EngineMetrics:
         self._computed = LabelledNumber(catalog.COMPUTED_TOKENS, [("prompt",), ("output",)])
         self._preemptions = Number(catalog.PREEMPTIONS)
         self._finished = LabelledNumber(catalog.REQUESTS_FINISHED, [(reason.value,) for reason in FinishReason])
+        self._aborted = Number(catalog.REQUESTS_ABORTED)
         self._queue = Histogram(catalog.QUEUE_SECONDS)
         self._first_token = Histogram(catalog.FIRST_TOKEN_SECONDS)
         self._prefill = Histogram(catalog.PREFILL_SECONDS)
@@ -53,9 +56,9 @@ class EngineMetrics:
         self._record_step_time(step)
 
     def _record_blocks(self, step: StepRecord) -> None:
-        self._blocks.set(step.num_blocks_used, "used")
-        self._blocks.set(step.num_blocks_cached, "cached")
-        self._blocks.set(step.num_blocks_total - step.num_blocks_used - step.num_blocks_cached, "free")
+        self._blocks.value = step.num_blocks_total
+        self._blocks_used.value = step.num_blocks_used
+        self._blocks_cached.value = step.num_blocks_cached
         self._kv_usage.value = step.num_blocks_used / step.num_blocks_total if step.num_blocks_total else 0.0
 
     def _record_step_time(self, step: StepRecord) -> None:
@@ -66,6 +69,7 @@ class EngineMetrics:
 
     def _record_request(self, request: RequestRecord) -> None:
         self._finished.add(1, request.finish_reason.value)
+        self._aborted.value += request.finish_reason is FinishReason.ABORT
         self._request.observe(request.finished_s - request.arrived_s)
         self._request_prompt.observe(request.num_prompt_tokens)
         self._request_generation.observe(request.num_output_tokens)

@@ -66,7 +66,7 @@ class _Endpoint:
 
 
 async def _no_route(scope: Scope, receive: Receive, send: Send) -> None:
-    raise PathNotFound(f"There is nothing at {scope['path'][:128]}.")
+    raise PathNotFound(f"there is nothing at {scope['path'][:128]}")
 
 
 class _HttpApp:
@@ -95,7 +95,7 @@ class _HttpApp:
             exchange.status = _CLIENT_GONE
         except HTTPException as error:
             allowed = (error.headers or {}).get("Allow", "")
-            await _refuse(exchange, MethodNotAllowed(f"This path takes {allowed}.", allowed=allowed))
+            await _refuse(exchange, MethodNotAllowed(f"this path takes {allowed}", allowed=allowed))
         except Exception as error:
             await _refuse(exchange, error)
 

@@ -77,12 +77,12 @@ class Exchange:
         kind, _, parameters = self.headers.get(b"content-type", b"application/json").lower().partition(b";")
         charset = parameters.partition(b"charset=")[2].strip(b' "')
         if kind.strip() != b"application/json" or charset not in (b"", b"utf-8", b"utf8"):
-            raise UnsupportedMediaType("Send the body as content-type application/json, in UTF-8.")
+            raise UnsupportedMediaType("send the body as content-type application/json, in UTF-8")
         if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise UnsupportedMediaType("Send the body without content-encoding.")
+            raise UnsupportedMediaType("send the body without content-encoding")
 
     async def _read(self, max_bytes: int) -> bytes:
-        too_large = BodyTooLarge(f"The body is larger than {max_bytes} bytes.")
+        too_large = BodyTooLarge(f"the body is larger than {max_bytes} bytes")
         announced = self.headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced) > max_bytes:
             raise too_large

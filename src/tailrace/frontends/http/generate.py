@@ -46,7 +46,7 @@ class Generate:
     async def __call__(self, exchange: Exchange) -> None:
         body = await exchange.read_json(self._config.max_body_bytes)
         if not self._service.is_ready:
-            raise UnavailableError("The model is not ready; /ready tells when it is.")
+            raise UnavailableError("the model is not ready; /ready tells when it is")
         # The client's id may come twice, from a retry: the engine gets one that cannot.
         request_id = f"{exchange.request_id}-{exchange.unique_id[:12]}"
         job = self._dialect.decode(body, request_id, self._service.model, self._config)

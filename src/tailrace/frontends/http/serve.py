@@ -25,10 +25,14 @@ def bind(host: str, port: int) -> socket.socket:
 
     Raises SetupError with what to do when the address cannot be had.
     """
+    if not 0 <= port <= 65535:
+        raise SetupError(
+            f"port {port} does not exist; choose one from 1 to 65535 with --port, or 0 for any that is free"
+        )
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (socket.gaierror, OverflowError, UnicodeError) as error:
-        raise SetupError(f"Cannot resolve {host}:{port} ({error}); check --host and --port.") from None
+    except (socket.gaierror, UnicodeError) as error:
+        raise SetupError(f"cannot resolve {host}:{port} ({error}); check --host and --port") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -42,12 +46,12 @@ def bind(host: str, port: int) -> socket.socket:
 
 def _advice(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"Port {port} on {host} is taken by another program; stop it, or choose another port with --port."
+        return f"port {port} on {host} is taken by another program; stop it, or choose another port with --port"
     if error.errno == errno.EACCES:
-        return f"Port {port} needs privileges; choose one above 1023 with --port."
+        return f"port {port} needs privileges; choose one above 1023 with --port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is not an address of this machine; choose one with --host (127.0.0.1 for local use)."
-    return f"Cannot listen on {host}:{port}: {error.strerror}; check --host and --port."
+        return f"{host} is not an address of this machine; choose one with --host (127.0.0.1 for local use)"
+    return f"cannot listen on {host}:{port}: {error.strerror}; check --host and --port"
 
 
 async def serve(
@@ -71,6 +75,7 @@ async def serve(
         lifespan="off",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_S,

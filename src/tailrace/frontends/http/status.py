@@ -25,7 +25,7 @@ class StatusEndpoints:
     async def ready(self, exchange: Exchange) -> None:
         """Ready: a request sent now would be served."""
         if not self._service.is_ready:
-            raise UnavailableError("The model is loading, or the server is draining.")
+            raise UnavailableError("the model is loading, or the server is draining")
         await exchange.respond_json(b'{"status":"ready"}')
 
     async def version(self, exchange: Exchange) -> None:

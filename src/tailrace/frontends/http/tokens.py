@@ -1,4 +1,6 @@
-"""The endpoints between text and token ids."""
+"""The endpoints between text and token ids. Long texts take a while, so the work leaves the event loop."""
+
+import asyncio
 
 import msgspec
 
@@ -8,7 +10,6 @@ from tailrace.frontends.http.exchange import Exchange
 from tailrace.frontends.http.openai.decode import BodyDecoder
 from tailrace.frontends.http.openai.prompts import chat_prompt
 from tailrace.frontends.http.openai.request import check_model
-from tailrace.frontends.http.openai.sampling import check_token_id
 from tailrace.frontends.http.openai.schema import DetokenizeBody, TokenizeBody
 from tailrace.service.api import Prompt, Service, TextPrompt
 
@@ -27,29 +28,33 @@ class TokenEndpoints:
         """A prompt, or messages through the chat template, as ids; the strings of the ids if wanted."""
         fields = _TOKENIZE.decode(await exchange.read_json(self._config.max_body_bytes))
         check_model(fields.model, self._service.model)
-        ids = self._service.tokenize(_prompt(fields))
+        answer = await asyncio.to_thread(self._tokenized, _prompt(fields), has_strings=bool(fields.return_token_strs))
+        await exchange.respond_json(answer)
+
+    def _tokenized(self, prompt: Prompt, *, has_strings: bool) -> bytes:
+        ids = self._service.tokenize(prompt)
         answer = {
             "count": len(ids),
             "max_model_len": self._service.model.max_model_tokens,
             "tokens": ids,
-            "token_strs": [self._service.token_text(i) for i in ids] if fields.return_token_strs else None,
+            "token_strs": [self._service.token_text(token_id) for token_id in ids] if has_strings else None,
         }
-        await exchange.respond_json(msgspec.json.encode(answer))
+        return msgspec.json.encode(answer)
 
     async def detokenize(self, exchange: Exchange) -> None:
         fields = _DETOKENIZE.decode(await exchange.read_json(self._config.max_body_bytes))
         check_model(fields.model, self._service.model)
-        ids = [check_token_id(token_id, self._service.model, "tokens") for token_id in fields.tokens]
-        await exchange.respond_json(msgspec.json.encode({"prompt": self._service.detokenize(ids)}))
+        text = await asyncio.to_thread(self._service.detokenize, fields.tokens)
+        await exchange.respond_json(msgspec.json.encode({"prompt": text}))
 
 
 def _prompt(fields: TokenizeBody) -> Prompt:
     if (fields.prompt is None) == (fields.messages is None):
-        raise InvalidRequest("Send either prompt or messages.", param="prompt")
+        raise InvalidRequest("send either prompt or messages", param="prompt")
     if fields.messages is None:
         return TextPrompt(fields.prompt or "", fields.add_special_tokens is not False)
     if fields.add_special_tokens:
-        raise InvalidRequest("The chat template places the special tokens.", param="add_special_tokens")
+        raise InvalidRequest("the chat template places the special tokens", param="add_special_tokens")
     return chat_prompt(
         fields.messages,
         add_generation_prompt=fields.add_generation_prompt,

@@ -48,4 +48,4 @@ def check_end(delta: ChoiceDelta) -> None:
     if delta.finish_reason is FinishReason.ERROR:
         raise EngineError(delta.error or "the engine gave no reason")
     if delta.finish_reason is FinishReason.ABORT:
-        raise UnavailableError("The server ended this request before its answer was whole; send it again.")
+        raise UnavailableError("the server ended this request before its answer was whole; send it again")

@@ -37,14 +37,14 @@ class BodyDecoder(Generic[Body]):
         except msgspec.ValidationError as error:
             raise _invalid_value(str(error)) from None
         except msgspec.DecodeError as error:
-            raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from None
+            raise InvalidRequest(f"the body is not valid JSON: {error}", code="invalid_json") from None
         except RecursionError:
-            raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from None
+            raise InvalidRequest("the body is nested too deeply", code="invalid_json") from None
 
     def _check_names(self, body: bytes) -> None:
         for name, value in _top_level(body).items():
             if name not in self._obeyed and name not in ACCEPTED and bytes(value) != b"null":
-                _check_unsupported(name, value)
+                _check_unsupported(str(name), value)
 
 
 def _top_level(body: bytes) -> dict[str, Raw]:
@@ -52,7 +52,7 @@ def _top_level(body: bytes) -> dict[str, Raw]:
 
     def take_name(kind: type[Any], name: str) -> str:
         if name in seen:
-            raise InvalidRequest(f"The field {name[:64]!r} is there twice; send it once.", param=name[:64])
+            raise InvalidRequest(f"the field {name[:64]!r} is there twice; send it once", param=name[:64])
         seen.add(name)
         return _Name(name)
 
@@ -63,23 +63,23 @@ def _top_level(body: bytes) -> dict[str, Raw]:
 def _check_unsupported(name: str, value: Raw) -> None:
     refusal = REFUSED.get(name)
     if refusal is None:
-        raise InvalidRequest(f"Unknown field {name[:64]!r}.", param=name[:64], code="unknown_parameter")
+        raise InvalidRequest(f"unknown field {name[:64]!r}", param=name[:64], code="unknown_parameter")
     if msgspec.json.decode(value) not in refusal.neutral:
-        raise InvalidRequest(f"{name!r} is refused: {refusal.reason}.", param=name, code="unsupported_parameter")
+        raise InvalidRequest(f"{name!r} is refused: {refusal.reason}", param=name, code="unsupported_parameter")
 
 
 def _invalid_value(complaint: str) -> InvalidRequest:
     """The decoder's complaint with its place as `param`: `$.messages[0].role` -> messages[0].role."""
     if match := _MISSING.match(complaint):
         param = _join(match[2], match[1])
-        return InvalidRequest(f"{param!r} is missing.", param=param, code="missing_required_parameter")
+        return InvalidRequest(f"{param!r} is missing", param=param, code="missing_required_parameter")
     if match := _UNKNOWN.match(complaint):
         param = _join(match[2], match[1][:64])
-        return InvalidRequest(f"Unknown field {param!r}.", param=param, code="unknown_parameter")
+        return InvalidRequest(f"unknown field {param!r}", param=param, code="unknown_parameter")
     place = _PLACE.search(complaint)
     param = place[1] if place else ""
     what = complaint[: place.start()] if place else complaint
-    return InvalidRequest(f"{param or 'The body'} has an invalid value: {what}.", param=param or None)
+    return InvalidRequest(f"{param or 'the body'} has an invalid value: {what}", param=param or None)
 
 
 def _join(place: str | None, name: str) -> str:

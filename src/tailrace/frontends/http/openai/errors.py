@@ -61,7 +61,7 @@ def failure_of(error: Exception, request_id: str) -> Failure:
         return Failure(error.status, str(error), kind, error.param, error.code, _headers(error))
     if isinstance(error, UnavailableError):
         return Failure(503, str(error), "server_error", code="unavailable")
-    message = f"The server failed on this request. Its log has the cause under request id {request_id}."
+    message = f"the server failed on this request; its log has the cause under request id {request_id}"
     return Failure(500, message, "server_error", code="internal_error")
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from tailrace.errors import InvalidRequest
-from tailrace.frontends.http.openai.sampling import check_token_id
 from tailrace.frontends.http.openai.schema import ContentPart, Message, Scalar
-from tailrace.service.api import ChatPrompt, ModelCard, Prompt, TextPrompt, TokenPrompt
+from tailrace.service.api import ChatPrompt, Prompt, TextPrompt, TokenPrompt
 
 __all__ = ["chat_prompt", "completion_prompts"]
 
@@ -24,7 +23,7 @@ def chat_prompt(
     is_continued = bool(continue_final_message) or _has_prefix(messages)
     if is_continued and add_generation_prompt:
         raise InvalidRequest(
-            "The last message is either continued or followed by a new turn; set add_generation_prompt to false.",
+            "the last message is either continued or followed by a new turn; set add_generation_prompt to false",
             param="add_generation_prompt",
         )
     return ChatPrompt(
@@ -40,7 +39,7 @@ def _has_prefix(messages: Sequence[Message]) -> bool:
     for i, message in enumerate(messages):
         if message.prefix and (i + 1 < len(messages) or message.role != "assistant"):
             raise InvalidRequest(
-                "Only the last message, from the assistant, can be a prefix.", param=f"messages[{i}].prefix"
+                "only the last message, from the assistant, can be a prefix", param=f"messages[{i}].prefix"
             )
     return bool(messages[-1].prefix)
 
@@ -48,12 +47,12 @@ def _has_prefix(messages: Sequence[Message]) -> bool:
 def _plain_message(message: Message, place: str) -> dict[str, str]:
     if message.role not in _ROLES:
         raise InvalidRequest(
-            f"{place}.role is {message.role[:32]!r}; it must be one of {', '.join(_ROLES)}.", param=f"{place}.role"
+            f"{place}.role is {message.role[:32]!r}; it must be one of {', '.join(_ROLES)}", param=f"{place}.role"
         )
     for name in _HISTORY:
         if getattr(message, name):
             param = f"{place}.{name}"
-            raise InvalidRequest(f"{param} is refused: only text is supported.", param=param)
+            raise InvalidRequest(f"{param} is refused: only text is supported", param=param)
     plain = {"role": _ROLES[message.role], "content": _text(message.content, place)}
     if message.name is not None:
         plain["name"] = message.name
@@ -67,19 +66,17 @@ def _text(content: str | list[ContentPart] | None, place: str) -> str:
     if isinstance(content, str):
         return content
     if content is None:
-        raise InvalidRequest(f"{place}.content is missing.", param=f"{place}.content")
+        raise InvalidRequest(f"{place}.content is missing", param=f"{place}.content")
     return "\n".join(_part_text(part, f"{place}.content[{i}]") for i, part in enumerate(content))
 
 
 def _part_text(part: ContentPart, place: str) -> str:
     if part.type != "text" or part.text is None:
-        raise InvalidRequest(f"{place} must have type 'text' and a text; only text is supported.", param=place)
+        raise InvalidRequest(f"{place} must have type 'text' and a text; only text is supported", param=place)
     return part.text
 
 
-def completion_prompts(
-    prompt: str | list[str | int | list[int]], *, add_special_tokens: bool, model: ModelCard
-) -> list[Prompt]:
+def completion_prompts(prompt: str | list[str | int | list[int]], *, add_special_tokens: bool) -> list[Prompt]:
     """One prompt for a string or a list of ids, several for a list of either. Raises InvalidRequest for a mixture."""
     if isinstance(prompt, str):
         return [TextPrompt(prompt, add_special_tokens)]
@@ -88,15 +85,8 @@ def completion_prompts(
     if len(texts) == len(prompt):
         return [TextPrompt(text, add_special_tokens) for text in texts]
     if len(id_lists) == len(prompt):
-        return [_token_prompt(ids, model) for ids in id_lists]
+        return [TokenPrompt(ids) for ids in id_lists]
     ids = [part for part in prompt if isinstance(part, int)]
     if len(ids) < len(prompt):
-        raise InvalidRequest("A list of prompts is all strings, all token ids, or all lists of ids.", param="prompt")
-    return [_token_prompt(ids, model)]
-
-
-def _token_prompt(ids: list[int], model: ModelCard) -> TokenPrompt:
-    if not ids:
-        raise InvalidRequest("A prompt of token ids must not be empty.", param="prompt")
-    check_token_id(max(ids), model, "prompt")
-    return TokenPrompt(ids)
+        raise InvalidRequest("a list of prompts is all strings, all token ids, or all lists of ids", param="prompt")
+    return [TokenPrompt(ids)]

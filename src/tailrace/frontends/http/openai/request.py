@@ -42,9 +42,7 @@ def decode_chat(body: bytes, request_id: str, model: ModelCard, config: HttpConf
         continue_final_message=fields.continue_final_message,
         template_args=fields.chat_template_kwargs,
     )
-    sampling = sampling_params(
-        fields, max_tokens=_max_chat_tokens(fields), num_logprobs=_chat_logprobs(fields), model=model
-    )
+    sampling = sampling_params(fields, max_tokens=_max_chat_tokens(fields), num_logprobs=_chat_logprobs(fields))
     return _job(fields, [prompt], sampling, request_id, config)
 
 
@@ -53,42 +51,36 @@ def decode_completion(body: bytes, request_id: str, model: ModelCard, config: Ht
     fields = _COMPLETION.decode(body)
     check_model(fields.model, model)
     _check_completion(fields)
-    prompts = completion_prompts(fields.prompt, add_special_tokens=fields.add_special_tokens is not False, model=model)
+    prompts = completion_prompts(fields.prompt, add_special_tokens=fields.add_special_tokens is not False)
     max_tokens = fields.max_tokens or config.default_completion_tokens
-    sampling = sampling_params(fields, max_tokens=max_tokens, num_logprobs=fields.logprobs, model=model)
+    sampling = sampling_params(fields, max_tokens=max_tokens, num_logprobs=fields.logprobs)
     return _job(fields, prompts, sampling, request_id, config, echo=bool(fields.echo))
 
 
 def check_model(name: str | None, model: ModelCard) -> None:
     """Raises ModelNotFound unless the name means the served model."""
     if name is not None and name not in ("default", model.name, *model.aliases):
-        raise ModelNotFound(f"The model {name[:128]!r} is not served here; {model.name!r} is.", param="model")
+        raise ModelNotFound(f"the model {name[:128]!r} is not served here; {model.name!r} is", param="model")
 
 
 def _max_chat_tokens(fields: ChatBody) -> int:
     given = {fields.max_tokens, fields.max_completion_tokens} - {None}
     if len(given) > 1:
-        raise InvalidRequest("max_tokens and max_completion_tokens differ; send one.", param="max_tokens")
+        raise InvalidRequest("max_tokens and max_completion_tokens differ; send one", param="max_tokens")
     return fields.max_completion_tokens or fields.max_tokens or 0
 
 
 def _chat_logprobs(fields: ChatBody) -> int | None:
     if fields.top_logprobs is not None and not fields.logprobs:
-        raise InvalidRequest("top_logprobs needs logprobs to be true.", param="top_logprobs")
+        raise InvalidRequest("top_logprobs needs logprobs to be true", param="top_logprobs")
     return (fields.top_logprobs or 0) if fields.logprobs else None
 
 
 def _check_completion(fields: CompletionBody) -> None:
     if fields.best_of is not None and fields.best_of != (fields.n or 1):
         raise InvalidRequest(
-            "best_of other than n is refused: candidates are not ranked; use n.",
+            "best_of other than n is refused: candidates are not ranked; use n",
             param="best_of",
-            code="unsupported_parameter",
-        )
-    if fields.echo and fields.logprobs is not None:
-        raise InvalidRequest(
-            "echo with logprobs is refused: log probabilities of the prompt are not computed.",
-            param="echo",
             code="unsupported_parameter",
         )
 
@@ -105,7 +97,7 @@ def _job(
     n = fields.n or 1
     if n * len(prompts) > config.max_choices:
         raise InvalidRequest(
-            f"{n} x {len(prompts)} prompts are more than {config.max_choices} choices.",
+            f"{n} x {len(prompts)} prompts are more than {config.max_choices} choices",
             param="n" if len(prompts) == 1 else "prompt",
         )
     generations = tuple(
@@ -119,6 +111,7 @@ def _job(
             skip_special_tokens=fields.skip_special_tokens is not False,
             echo=echo,
             cache_salt=_cache_salt(fields),
+            seed=fields.seed,
         )
         for i, prompt in enumerate(prompts)
     )
@@ -142,10 +135,10 @@ def _usage_wishes(fields: SamplingBody) -> tuple[bool, bool]:
     if options is None:
         return False, False
     if not fields.stream:
-        raise InvalidRequest("stream_options is for streams; set stream to true.", param="stream_options")
+        raise InvalidRequest("stream_options is for streams; set stream to true", param="stream_options")
     if options.include_obfuscation:
         raise InvalidRequest(
-            "Padding of chunks is not supported.",
+            "padding of chunks is not supported",
             param="stream_options.include_obfuscation",
             code="unsupported_parameter",
         )

@@ -1,0 +1,367 @@
+"""Bodies to generations: what is obeyed, what passes without effect, and what is refused by name."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.errors import InvalidRequest, ModelNotFound, RequestError
+from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.openai import request
+from tailrace.frontends.http.openai.fields import ACCEPTED, REFUSED
+from tailrace.frontends.http.openai.request import Job
+from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody
+from tailrace.service.api import ChatPrompt, Generation, TextPrompt, TokenPrompt
+from tests.support.scripted_service import MODEL
+
+CONFIG = HttpConfig(max_choices=8)
+HELLO = [{"role": "user", "content": "Hi"}]
+
+
+def decode_chat(body: bytes) -> Job:
+    return request.decode_chat(body, "r", MODEL, CONFIG)
+
+
+def decode_completion(body: bytes) -> Job:
+    return request.decode_completion(body, "r", MODEL, CONFIG)
+
+
+def chat(**fields: object) -> Generation:
+    (generation,) = decode_chat(json.dumps({"messages": HELLO, **fields}).encode()).generations
+    return generation
+
+
+def chat_prompt(**fields: object) -> ChatPrompt:
+    prompt = chat(**fields).prompt
+    assert isinstance(prompt, ChatPrompt)
+    return prompt
+
+
+def completion(**fields: object) -> Job:
+    return decode_completion(json.dumps({"prompt": "Hi", **fields}).encode())
+
+
+def refusal_of_chat(**fields: object) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        chat(**fields)
+    return caught.value
+
+
+def refusal_of_completion(**fields: object) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        completion(**fields)
+    return caught.value
+
+
+def test_a_bare_chat_request_gets_the_defaults_of_the_api() -> None:
+    generation = chat()
+    assert generation.n == 1
+    assert generation.stop == ()
+    assert generation.seed is None
+    assert generation.skip_special_tokens
+    assert not generation.include_stop
+    assert generation.cache_salt == ""
+    sampling = generation.sampling
+    assert sampling.max_tokens == 0  # as many as the context leaves
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (1.0, 1.0, 0, 0.0)
+    assert sampling.num_logprobs is None
+
+
+def test_every_sampling_field_arrives() -> None:
+    generation = chat(
+        temperature=0,
+        top_p=0.9,
+        top_k=40,
+        min_p=0.05,
+        seed=-1,
+        presence_penalty=-2,
+        frequency_penalty=2,
+        repetition_penalty=1.1,
+        logit_bias={"5": -100, "6": 2.5},
+        max_tokens=9,
+        min_tokens=3,
+        ignore_eos=True,
+        stop_token_ids=[1, 2],
+        logprobs=True,
+        top_logprobs=20,
+        stop=["a", "b"],
+        n=4,
+        skip_special_tokens=False,
+        include_stop_str_in_output=True,
+    )
+    sampling = generation.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (0, 0.9, 40, 0.05)
+    assert (sampling.presence_penalty, sampling.frequency_penalty, sampling.repetition_penalty) == (-2, 2, 1.1)
+    assert dict(sampling.logit_bias) == {5: -100, 6: 2.5}
+    assert (sampling.max_tokens, sampling.min_tokens, sampling.ignore_eos) == (9, 3, True)
+    assert sampling.stop_token_ids == (1, 2)
+    assert sampling.num_logprobs == 20
+    assert generation.stop == ("a", "b")
+    assert (generation.seed, generation.n) == (-1, 4)
+    assert not generation.skip_special_tokens
+    assert generation.include_stop
+
+
+def test_null_is_the_same_as_absent() -> None:
+    obeyed = [name for name in ChatBody.__struct_fields__ if name != "messages"]
+    assert chat(**dict.fromkeys([*obeyed, *ACCEPTED, "tools", "never_heard_of"])) == chat()
+
+
+@pytest.mark.parametrize("field", ACCEPTED)
+def test_fields_without_effect_pass_with_any_value(field: str) -> None:
+    assert chat(**{field: {"a": [1]}}) == chat()
+
+
+@pytest.mark.parametrize(("field", "refusal"), REFUSED.items())
+def test_unsupported_fields_are_refused_by_name_and_pass_when_they_ask_for_nothing(field: str, refusal: Any) -> None:
+    refused, passed = (
+        (refusal_of_completion, completion) if field in ChatBody.__struct_fields__ else (refusal_of_chat, chat)
+    )
+    error = refused(**{field: {"something": "else"}})
+    assert error.param == field
+    assert type(error.param) is str  # nothing that only looks like it: it must go out as JSON
+    assert error.code == "unsupported_parameter"
+    for neutral in refusal.neutral:
+        passed(**{field: neutral})
+
+
+def test_each_field_has_one_fate() -> None:
+    assert not ACCEPTED.keys() & REFUSED.keys()
+    for body in (ChatBody, CompletionBody):
+        assert not ACCEPTED.keys() & set(body.__struct_fields__)
+    assert not REFUSED.keys() & set(ChatBody.__struct_fields__) & set(CompletionBody.__struct_fields__)
+
+
+def test_unknown_fields_are_refused_by_name() -> None:
+    error = refusal_of_chat(frobnicate=1)
+    assert error.param == "frobnicate"
+    assert error.code == "unknown_parameter"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"temperature": 2.1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_k": -2}, "top_k"),
+        ({"n": 0}, "n"),
+        ({"n": 9}, "n"),
+        ({"n": True}, "n"),
+        ({"seed": 2**63}, "seed"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 10**30}, "max_tokens"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"logit_bias": {"1": 101}}, "logit_bias[...]"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"stop": ""}, "stop"),
+        ({"stop": [""]}, "stop[0]"),
+        ({"logprobs": 1}, "logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"wrong": 1}}, "stream_options.wrong"),
+        ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
+        ({"cache_salt": ""}, "cache_salt"),
+        ({"chat_template_kwargs": {"a": {"b": {"c": 1}}}}, "chat_template_kwargs[...][...]"),
+        ({"add_generation_prompt": True, "continue_final_message": True}, "add_generation_prompt"),
+    ],
+)
+def test_values_out_of_range_are_refused_with_their_field(fields: dict[str, object], param: str) -> None:
+    assert refusal_of_chat(**fields).param == param
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([], "messages"),
+        (None, "messages"),
+        ("Hi", "messages"),
+        ([{"content": "Hi"}], "messages[0].role"),
+        ([{"role": "user"}], "messages[0].content"),
+        ([{"role": "user", "content": None}], "messages[0].content"),
+        ([{"role": "user", "content": 5}], "messages[0].content"),
+        ([*HELLO, {"role": "tool", "content": "4"}], "messages[1].role"),
+        ([{"role": "user", "content": "Hi", "mood": "good"}], "messages[0].mood"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "messages[0].content[0].image_url"),
+        ([{"role": "user", "content": [{"type": "audio", "text": "a"}]}], "messages[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0]"),
+        ([{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}], "messages[0].tool_calls"),
+        ([{"role": "user", "content": "Hi", "prefix": True}], "messages[0].prefix"),
+        ([{"role": "assistant", "content": "a", "prefix": True}, *HELLO], "messages[0].prefix"),
+    ],
+)
+def test_messages_that_cannot_be_taken_are_refused_with_their_place(messages: object, param: str) -> None:
+    assert refusal_of_chat(messages=messages).param == param
+
+
+def test_messages_arrive_as_roles_and_text() -> None:
+    prompt = chat_prompt(
+        messages=[
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "Ann"},
+            {
+                "role": "assistant",
+                "content": "c",
+                "reasoning": "d",
+                "tool_calls": [],
+                "refusal": None,
+                "annotations": [],
+            },
+        ],
+        chat_template_kwargs={"enable_thinking": False},
+    )
+    assert prompt.messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "a\nb", "name": "Ann"},
+        {"role": "assistant", "content": "c", "reasoning_content": "d"},
+    ]
+    assert prompt.template_args == {"enable_thinking": False}
+    assert prompt.add_generation_prompt
+    assert not prompt.continue_final_message
+
+
+@pytest.mark.parametrize("mark", [{"prefix": True}, {}])
+def test_the_last_message_can_be_continued_in_either_spelling(mark: dict[str, bool]) -> None:
+    messages = [*HELLO, {"role": "assistant", "content": "So", **mark}]
+    prompt = chat_prompt(messages=messages, continue_final_message=None if mark else True)
+    assert prompt.continue_final_message
+    assert not prompt.add_generation_prompt
+
+
+@pytest.mark.parametrize("name", [None, "default", "tiny", "tiny-latest"])
+def test_the_model_answers_to_its_names_and_to_none(name: str | None) -> None:
+    assert chat(model=name) == chat()
+
+
+def test_another_model_is_not_found() -> None:
+    error = refusal_of_chat(model="gpt-x")
+    assert isinstance(error, ModelNotFound)
+    assert error.param == "model"
+    assert "gpt-x" in str(error)
+    assert "tiny" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("Hi", [TextPrompt("Hi")]),
+        (["a", "b"], [TextPrompt("a"), TextPrompt("b")]),
+        ([1, 2, 3], [TokenPrompt([1, 2, 3])]),
+        ([[1, 2], [3]], [TokenPrompt([1, 2]), TokenPrompt([3])]),
+    ],
+)
+def test_prompts_come_in_four_shapes(prompt: object, expected: list[object]) -> None:
+    job = completion(prompt=prompt, n=2)
+    assert [generation.prompt for generation in job.generations] == expected
+    assert job.num_choices == 2 * len(expected)
+    assert len({generation.request_id for generation in job.generations}) == len(expected)
+
+
+@pytest.mark.parametrize(
+    "prompt", [None, [], ["a", 1], [1, [2]], [[1], "a"], [-1], [2**31], [1.5], {"text": "a"}, [[1, True]]]
+)
+def test_prompts_of_no_shape_are_refused(prompt: object) -> None:
+    error = refusal_of_completion(prompt=prompt)
+    assert error.param is not None
+    assert error.param.startswith("prompt")
+
+
+def test_choices_of_all_prompts_together_are_bounded() -> None:
+    assert completion(prompt=["a"] * 4, n=2).num_choices == 8
+    assert refusal_of_completion(prompt=["a"] * 3, n=3).param == "prompt"
+
+
+def test_completions_have_their_own_fields() -> None:
+    (generation,) = completion(echo=True, best_of=1, add_special_tokens=False, user="u").generations
+    assert generation.echo
+    assert generation.prompt == TextPrompt("Hi", add_special_tokens=False)
+    assert generation.sampling.max_tokens == CONFIG.default_completion_tokens
+    assert completion(logprobs=5).generations[0].sampling.num_logprobs == 5
+    assert refusal_of_completion(best_of=3).param == "best_of"
+    assert refusal_of_completion(messages=HELLO).param == "messages"
+
+
+def test_top_p_zero_asks_for_the_best_token_alone() -> None:
+    assert 0 < chat(top_p=0).sampling.top_p < 1e-6
+
+
+def test_end_users_share_no_cached_block() -> None:
+    salts = [
+        chat(**fields).cache_salt
+        for fields in ({}, {"cache_salt": "a"}, {"user_id": "a"}, {"user_id": "b"}, {"cache_salt": "a", "user_id": "a"})
+    ]
+    assert len(set(salts)) == len(salts)
+    assert salts[0] == ""
+
+
+def test_usage_in_chunks_is_asked_for_in_two_ways() -> None:
+    def wishes(**options: bool) -> tuple[bool, bool]:
+        job = completion(stream=True, stream_options=options)
+        assert job.is_streamed
+        return job.include_usage, job.continuous_usage
+
+    assert wishes() == (False, False)
+    assert wishes(include_usage=True) == (True, False)
+    assert wishes(include_usage=True, continuous_usage_stats=True) == (True, True)
+    assert wishes(continuous_usage_stats=True) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"messages"',
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+        b'{"messages":[{"role":"user","content":"\xff"}]}',
+        b'{"messages":[{"role":"user","content":"\\ud800"}]}',
+        b'{"messages":[{"role":"user","content":"a"}],"temperature":NaN}',
+        b'{"messages":[{"role":"user","content":"a"}],"temperature":1e999}',
+        b'{"messages":[{"role":"user","content":"a"}],"n":1,"n":1}',
+        b'{"messages":[{"role":"user","content":"a"}],"tools":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"messages":' + b"[" * 1_000_000,
+        b'{"messages":[{"role":"user","content":"a"}],"seed":' + b"9" * 5000 + b"}",
+        b'{"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"a":' + b"9" * 5000 + b"}}",
+        b'{"messages":[{"role":"user","content":"a"}],"' + b"x" * 50_000 + b'":1}',
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+def test_a_body_that_is_no_request_is_refused_briefly(body: bytes) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        decode_chat(body)
+    assert len(str(caught.value)) < 500
+    assert len(caught.value.param or "") < 100
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(sorted({*ChatBody.__struct_fields__, *CompletionBody.__struct_fields__, *REFUSED, "other"}))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(NAMES, JSON, max_size=4), st.booleans())
+def test_any_fields_are_decoded_or_refused_and_never_crash(fields: dict[str, object], has_messages: bool) -> None:
+    body = json.dumps({"messages": HELLO, **fields} if has_messages else {"prompt": "Hi", **fields}).encode()
+    with suppress(RequestError):
+        job = decode_chat(body) if has_messages else decode_completion(body)
+        assert 1 <= job.num_choices <= CONFIG.max_choices
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=64))
+def test_any_bytes_are_decoded_or_refused_and_never_crash(body: bytes) -> None:
+    for decode in (decode_chat, decode_completion):
+        with pytest.raises(RequestError):
+            decode(body)

@@ -1,0 +1,380 @@
+"""Answers, whole and streamed: their shapes, their errors, and what happens when the client goes away."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp
+
+from tailrace.errors import EngineError, UnavailableError
+from tailrace.frontends.http.config import HttpConfig
+from tailrace.service.api import TextLogprob
+from tailrace.telemetry.prometheus import Metrics
+from tailrace.types import FinishReason
+from tests.support.asgi import Conversation, post, sse_data, talk
+from tests.support.scripted_service import ScriptedService, Step, finish, token
+
+CHAT: dict[str, object] = {"messages": [{"role": "user", "content": "Hi"}]}
+STREAM = CHAT | {"stream": True}
+USAGE = {
+    "prompt_tokens": 7,
+    "completion_tokens": 2,
+    "total_tokens": 9,
+    "prompt_tokens_details": {"cached_tokens": 4},
+    "prompt_cache_hit_tokens": 4,
+    "prompt_cache_miss_tokens": 3,
+}
+LOGPROB = TextLogprob(5, "é", "é".encode(), -0.5, (TextLogprob(6, "e", b"e", -float("inf")),))
+
+
+def open_chat(app: ASGIApp, **fields: object) -> Conversation:
+    return talk(app, "/v1/chat/completions", json.dumps(CHAT | fields).encode())
+
+
+def without_identity(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name not in ("id", "created")}
+
+
+async def test_a_whole_chat_answer_has_the_shape_of_the_api(app: ASGIApp) -> None:
+    answer = await post(app, "/v1/chat/completions", CHAT)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["content-length"] == str(len(answer.body))
+    assert answer.json()["id"].startswith("chatcmpl-")
+    assert without_identity(answer.json()) == {
+        "object": "chat.completion",
+        "model": "tiny",
+        "system_fingerprint": "tailrace-1.2.3",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "Hello world", "refusal": None},
+                "logprobs": None,
+                "finish_reason": "stop",
+                "stop_reason": None,
+            }
+        ],
+        "usage": USAGE,
+    }
+
+
+async def test_a_whole_completion_has_the_shape_of_the_api(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [token("Hello"), token(" world"), finish(reason=FinishReason.LENGTH)]
+    answer = (await post(app, "/v1/completions", {"prompt": "Hi"})).json()
+    assert answer["id"].startswith("cmpl-")
+    assert without_identity(answer) == {
+        "object": "text_completion",
+        "model": "tiny",
+        "system_fingerprint": "tailrace-1.2.3",
+        "choices": [
+            {"index": 0, "text": "Hello world", "logprobs": None, "finish_reason": "length", "stop_reason": None}
+        ],
+        "usage": USAGE,
+    }
+
+
+async def test_a_chat_stream_has_the_shape_of_the_api(app: ASGIApp) -> None:
+    answer = await post(app, "/v1/chat/completions", STREAM)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-accel-buffering"] == "no"
+    assert "content-length" not in answer.headers
+    events = answer.events()
+    assert len({(event["id"], event["created"]) for event in events}) == 1
+    assert [without_identity(event) for event in events] == [
+        {
+            "object": "chat.completion.chunk",
+            "model": "tiny",
+            "system_fingerprint": "tailrace-1.2.3",
+            "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason} | extra],
+        }
+        for delta, reason, extra in [
+            ({"role": "assistant", "content": ""}, None, {}),
+            ({"content": "Hello"}, None, {}),
+            ({"content": " world"}, None, {}),
+            ({}, "stop", {"stop_reason": None}),
+        ]
+    ]
+
+
+async def test_a_completion_stream_has_the_shape_of_the_api(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [token("a"), finish(text="b", stop_reason="c")]
+    events = (await post(app, "/v1/completions", {"prompt": "Hi", "stream": True})).events()
+    assert {event["object"] for event in events} == {"text_completion"}
+    assert [event["choices"] for event in events] == [
+        [{"index": 0, "text": "a", "logprobs": None, "finish_reason": None}],
+        [{"index": 0, "text": "b", "logprobs": None, "finish_reason": None}],
+        [{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop", "stop_reason": "c"}],
+    ]
+
+
+async def test_usage_comes_in_a_last_chunk_and_is_null_before(app: ASGIApp) -> None:
+    fields = STREAM | {"stream_options": {"include_usage": True}}
+    *before, last = (await post(app, "/v1/chat/completions", fields)).events()
+    assert all(event["usage"] is None for event in before)
+    assert last["choices"] == []
+    assert last["usage"] == USAGE
+
+
+async def test_usage_can_come_in_every_chunk(app: ASGIApp) -> None:
+    fields = STREAM | {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    events = (await post(app, "/v1/chat/completions", fields)).events()
+    assert [event["usage"]["completion_tokens"] for event in events] == [1, 1, 2, 2, 2]
+
+
+async def test_without_the_wish_no_chunk_has_usage(app: ASGIApp) -> None:
+    assert not any("usage" in event for event in (await post(app, "/v1/chat/completions", STREAM)).events())
+
+
+CHAT_LOGPROB = {
+    "token": "é",
+    "logprob": -0.5,
+    "bytes": [195, 169],
+    "top_logprobs": [{"token": "e", "logprob": -9999.0, "bytes": [101]}],
+}
+
+
+async def test_chat_log_probabilities_come_as_objects(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [token("é", logprobs=(LOGPROB,)), finish()]
+    fields = {"logprobs": True, "top_logprobs": 1}
+    whole = (await post(app, "/v1/chat/completions", CHAT | fields)).json()
+    assert whole["choices"][0]["logprobs"] == {"content": [CHAT_LOGPROB], "refusal": None}
+    _, text, end = (await post(app, "/v1/chat/completions", STREAM | fields)).events()
+    assert text["choices"][0]["delta"] == {"content": "é"}
+    assert text["choices"][0]["logprobs"] == {"content": [CHAT_LOGPROB], "refusal": None}
+    assert end["choices"][0]["logprobs"] is None
+
+
+async def test_completion_log_probabilities_come_as_lists(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [token("éé", logprobs=(LOGPROB, LOGPROB)), token("é", logprobs=(LOGPROB,)), finish()]
+    fields = {"prompt": "Hi", "logprobs": 1}
+    whole = (await post(app, "/v1/completions", fields)).json()["choices"][0]["logprobs"]
+    assert whole == {
+        "tokens": ["é"] * 3,
+        "token_logprobs": [-0.5] * 3,
+        "top_logprobs": [{"e": -9999.0, "é": -0.5}] * 3,
+        "text_offset": [0, 1, 2],
+    }
+    first, second, _ = (await post(app, "/v1/completions", fields | {"stream": True})).events()
+    assert first["choices"][0]["logprobs"]["text_offset"] == [0, 1]
+    assert second["choices"][0]["logprobs"]["text_offset"] == [2]
+
+
+async def test_log_probabilities_without_text_are_not_lost(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [token("", logprobs=(LOGPROB,)), finish()]
+    _, text, _ = (await post(app, "/v1/chat/completions", STREAM | {"logprobs": True})).events()
+    assert text["choices"][0]["delta"] == {"content": ""}
+    assert len(text["choices"][0]["logprobs"]["content"]) == 1
+
+
+async def test_held_back_text_sends_no_empty_chunk(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [token("a"), token(""), token("b"), finish()]
+    events = (await post(app, "/v1/chat/completions", STREAM)).events()
+    assert [event["choices"][0]["delta"].get("content") for event in events] == ["", "a", "b", None]
+
+
+async def test_choices_of_several_prompts_are_numbered_prompt_by_prompt(app: ASGIApp, service: ScriptedService) -> None:
+    service.script_of = lambda generation: [
+        step for i in range(2) for step in (token(f"{generation.prompt}#{i}", i), finish(i))
+    ]
+    answer = (await post(app, "/v1/completions", {"prompt": ["a", "b"], "n": 2})).json()
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2, 3]
+    for index, (letter, i) in enumerate([("a", 0), ("a", 1), ("b", 0), ("b", 1)]):
+        assert f"text='{letter}'" in answer["choices"][index]["text"]
+        assert answer["choices"][index]["text"].endswith(f"#{i}")
+    assert answer["usage"]["prompt_tokens"] == 14
+    assert answer["usage"]["completion_tokens"] == 4
+    assert [stream.num_closed for stream in service.streams] == [1, 1]
+
+
+async def test_a_failing_prompt_ends_the_others(app: ASGIApp, service: ScriptedService) -> None:
+    gate = asyncio.Event()
+    service.script_of = lambda generation: [EngineError("x")] if generation.request_id.endswith("-1") else [gate]
+    assert (await post(app, "/v1/completions", {"prompt": ["a", "b", "c"]})).status == 500
+    assert [stream.num_closed for stream in service.streams] == [1, 1, 1]
+
+
+async def test_a_prompt_that_cannot_start_leaves_none_behind(app: ASGIApp, service: ScriptedService) -> None:
+    def refuse_the_second(generation: object) -> list[Any]:
+        if len(service.generations) == 2:
+            raise UnavailableError("full")
+        return [finish()]
+
+    service.script_of = refuse_the_second
+    assert (await post(app, "/v1/completions", {"prompt": ["a", "b", "c"]})).status == 503
+    assert [stream.num_closed for stream in service.streams] == [1]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_an_error_before_the_first_text_has_its_status(
+    app: ASGIApp, service: ScriptedService, is_streamed: bool
+) -> None:
+    failures: list[tuple[Step, int]] = [
+        (UnavailableError("gone"), 503),
+        (EngineError("x"), 500),
+        (finish(reason=FinishReason.ERROR, error="x"), 500),
+        (finish(reason=FinishReason.ABORT), 503),
+    ]
+    for failure, status in failures:
+        service.script = [failure]
+        answer = await post(app, "/v1/completions", {"prompt": "Hi", "stream": is_streamed})
+        assert answer.status == status
+        assert answer.json()["error"]["type"] == "server_error"
+
+
+async def test_an_error_after_the_first_text_is_an_event_and_the_stream_is_not_done(
+    app: ASGIApp, service: ScriptedService, caplog: pytest.LogCaptureFixture
+) -> None:
+    for failure in (EngineError("secret"), finish(reason=FinishReason.ERROR, error="secret")):
+        gate = asyncio.Event()
+        service.script = [token("a"), gate, failure]
+        conversation = open_chat(app, stream=True)
+        await conversation.read()
+        gate.set()
+        answer = await conversation.end()
+        assert answer.status == 200
+        assert answer.is_complete
+        *texts, error = [json.loads(data) for data in sse_data(answer.body)]
+        assert texts[-1]["choices"][0]["delta"] == {"content": "a"}
+        assert error["error"]["code"] == "internal_error"
+        assert b"secret" not in answer.body
+    assert "secret" in caplog.text
+    assert all(stream.num_closed == 1 for stream in service.streams)
+
+
+async def test_a_stream_that_stops_short_is_an_error_and_not_an_answer(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [token("a", 0), finish(0), token("b", 1)]
+    assert (await post(app, "/v1/completions", {"prompt": "Hi", "n": 2})).status == 500
+    streamed = await post(app, "/v1/completions", {"prompt": "Hi", "n": 2, "stream": True})
+    assert "error" in json.loads(sse_data(streamed.body)[-1])
+
+
+async def test_text_leaves_as_soon_as_it_is_there(app: ASGIApp, service: ScriptedService) -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+    service.script = [gates[0], token("a"), gates[1], token("b"), gates[2], finish()]
+    conversation = open_chat(app, stream=True)
+    for gate, text in zip(gates, (b'"a"', b'"b"', b"[DONE]"), strict=True):
+        gate.set()
+        assert text in await conversation.read()
+    await conversation.end()
+
+
+async def test_what_comes_at_once_leaves_in_one_write(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [*(token(str(i)) for i in range(10)), finish()]
+    answer = await post(app, "/v1/chat/completions", STREAM)
+    assert len(answer.pieces) == 1
+
+
+async def test_a_slow_client_stops_the_reading_at_the_bound(
+    app: ASGIApp, service: ScriptedService, config: HttpConfig
+) -> None:
+    num_tokens = 1000
+    service.script = [*(token(f"word {i} ") for i in range(num_tokens)), finish()]
+    conversation = open_chat(app, stream=True)
+    conversation.can_write.clear()
+    while not service.streams or service.stream.num_read == 0:
+        await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert service.stream.num_read * 100 < 3 * config.max_buffered_bytes  # a frame has over 100 bytes
+    conversation.can_write.set()
+    events = (await conversation.end()).events()
+    text = "".join(event["choices"][0]["delta"].get("content", "") for event in events)
+    assert text == "".join(f"word {i} " for i in range(num_tokens))
+
+
+async def leave_and_check(conversation: Conversation, metrics: Metrics, phase: str) -> None:
+    conversation.leave()
+    await conversation.end()
+    assert not conversation.answer.is_complete
+    exposition = metrics.render("")[0].decode()
+    assert f'tailrace_http_client_disconnects_total{{phase="{phase}"}} 1.0' in exposition
+    assert 'status="499"} 1.0' in exposition
+
+
+async def test_a_client_that_goes_while_sending_is_counted(
+    app: ASGIApp, service: ScriptedService, metrics: Metrics
+) -> None:
+    await leave_and_check(talk(app, "/v1/completions", b'{"pro', is_body_whole=False), metrics, "body")
+    assert service.generations == []
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_client_that_goes_while_the_service_starts_cancels_that(
+    app: ASGIApp, service: ScriptedService, metrics: Metrics, is_streamed: bool
+) -> None:
+    service.start_step = asyncio.Event()
+    conversation = open_chat(app, stream=is_streamed)
+    while not service.generations:
+        await asyncio.sleep(0)
+    await leave_and_check(conversation, metrics, "waiting")
+    assert service.was_cancelled_at_start
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_client_that_goes_before_the_first_text_aborts_the_work(
+    app: ASGIApp, service: ScriptedService, metrics: Metrics, is_streamed: bool
+) -> None:
+    service.script = [asyncio.Event()]
+    conversation = open_chat(app, stream=is_streamed)
+    while not service.streams:
+        await asyncio.sleep(0)
+    await leave_and_check(conversation, metrics, "waiting")
+    assert service.stream.num_closed == 1
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_client_that_goes_in_mid_answer_aborts_the_work(
+    app: ASGIApp, service: ScriptedService, metrics: Metrics, is_streamed: bool
+) -> None:
+    service.script = [token("a"), asyncio.Event(), token("never")]
+    conversation = open_chat(app, stream=is_streamed)
+    while not service.streams or service.stream.num_read == 0:
+        await asyncio.sleep(0)
+    if is_streamed:
+        await conversation.read()
+    await leave_and_check(conversation, metrics, "answering")
+    assert service.stream.num_closed == 1
+    assert service.stream.num_read == 1
+
+
+async def test_a_client_that_neither_reads_nor_stays_aborts_the_work(
+    app: ASGIApp, service: ScriptedService, metrics: Metrics
+) -> None:
+    service.script = [token("x" * 100)] * 1000
+    conversation = open_chat(app, stream=True)
+    conversation.can_write.clear()
+    while not service.streams or service.stream.num_read == 0:
+        await asyncio.sleep(0)
+    conversation.leave()
+    await conversation.end()
+    assert service.stream.num_closed == 1
+
+
+async def test_the_end_of_the_server_closes_what_is_open(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [token("a"), asyncio.Event()]
+    conversation = open_chat(app, stream=True)
+    await conversation.read()
+    conversation.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await conversation.task
+    assert service.stream.num_closed == 1
+
+
+async def test_a_finished_stream_is_closed_once_and_no_client_counts_as_gone(
+    app: ASGIApp, service: ScriptedService, metrics: Metrics
+) -> None:
+    for fields in (CHAT, STREAM):
+        await post(app, "/v1/chat/completions", fields)
+    assert [stream.num_closed for stream in service.streams] == [1, 1]
+    assert 'status="499"' not in metrics.render("")[0].decode()
+
+
+async def test_gaps_and_the_first_text_are_measured(app: ASGIApp, metrics: Metrics) -> None:
+    for fields in (CHAT, STREAM):
+        await post(app, "/v1/chat/completions", fields)
+    exposition = metrics.render("")[0].decode()
+    assert "tailrace_http_first_text_seconds_count 2.0" in exposition
+    assert "tailrace_inter_token_latency_seconds_count 4.0" in exposition  # three deltas each

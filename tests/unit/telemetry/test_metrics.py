@@ -1,0 +1,166 @@
+"""Series have the values computed by hand, under our names and the aliases."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tailrace.records import RequestRecord, StepRecord
+from tailrace.telemetry.catalog import CATALOG, Kind
+from tailrace.telemetry.prometheus import Metrics
+from tailrace.telemetry.series import Histogram
+from tailrace.types import FinishReason
+
+VLLM = '{engine="0",model_name="tiny"}'
+
+STEPS = [
+    StepRecord(
+        step_id=1,
+        started_s=10.0,
+        planned_s=10.25,
+        computed_s=11.0,
+        finished_s=11.125,
+        num_tokens=100,
+        num_sampled=2,
+        num_prefill_tokens=98,
+        num_context_tokens=500,
+        num_running=2,
+        num_waiting=1,
+        num_preempted=0,
+        num_blocks_used=6,
+        num_blocks_cached=2,
+        num_blocks_total=10,
+    ),
+    StepRecord(
+        step_id=2,
+        started_s=12.0,
+        planned_s=12.25,
+        computed_s=12.5,
+        finished_s=12.625,
+        num_tokens=3,
+        num_sampled=3,
+        num_prefill_tokens=0,
+        num_context_tokens=500,
+        num_running=3,
+        num_waiting=0,
+        num_preempted=1,
+        num_blocks_used=5,
+        num_blocks_cached=3,
+        num_blocks_total=10,
+    ),
+]
+REQUESTS = [
+    RequestRecord("a", 1.0, 2.0, 4.0, 8.0, 64, 48, 5, 0, FinishReason.STOP),
+    RequestRecord("b", 1.0, 1.5, 2.0, 2.0, 10, 0, 1, 1, FinishReason.LENGTH),
+    RequestRecord("c", 1.0, 1.5, None, 3.0, 20, 16, 0, 0, FinishReason.ABORT),
+    RequestRecord("d", 1.0, None, None, 3.0, 30, 0, 0, 0, FinishReason.ABORT),
+]
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    metrics = Metrics(model_name="tiny", version="1.2.3")
+    for step in STEPS:
+        metrics.record(step)
+    for request in REQUESTS:
+        metrics.record(request)
+    return metrics
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    lines = metrics.render("")[0].decode().splitlines()
+    pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+    assert len({name for name, _ in pairs}) == len(pairs)
+    return {name: float(value) for name, value in pairs}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tailrace_requests_running", 3),
+        (f"vllm:num_requests_running{VLLM}", 3),
+        ("tailrace_requests_waiting", 0),
+        (f"vllm:num_requests_waiting{VLLM}", 0),
+        ("tailrace_kv_blocks", 10),
+        ("tailrace_kv_blocks_used", 5),
+        ("tailrace_kv_blocks_cached", 3),
+        ("tailrace_kv_usage_ratio", 0.5),
+        (f"vllm:kv_cache_usage_perc{VLLM}", 0.5),
+        ("tailrace_prompt_tokens_total", 64 + 10 + 20),
+        (f"vllm:prompt_tokens_total{VLLM}", 94),
+        (f"vllm:prefix_cache_queries_total{VLLM}", 94),
+        (f"vllm:prefix_cache_hits_total{VLLM}", 64),
+        ("tailrace_prompt_tokens_cached_total", 64),
+        ("tailrace_generation_tokens_total", 5),
+        (f"vllm:generation_tokens_total{VLLM}", 5),
+        ('tailrace_computed_tokens_total{part="prompt"}', 98),
+        ('tailrace_computed_tokens_total{part="output"}', 5),
+        (f"vllm:num_preemptions_total{VLLM}", 1),
+        ('tailrace_requests_finished_total{finished_reason="abort"}', 2),
+        ('tailrace_requests_finished_total{finished_reason="error"}', 0),
+        ("tailrace_requests_aborted_total", 2),
+        ('vllm:request_success_total{engine="0",finished_reason="stop",model_name="tiny"}', 1),
+        (f"vllm:time_to_first_token_seconds_count{VLLM}", 2),
+        (f"vllm:time_to_first_token_seconds_sum{VLLM}", 3 + 1),
+        (f"vllm:request_queue_time_seconds_sum{VLLM}", 1 + 0.5 + 0.5),
+        (f"vllm:request_queue_time_seconds_count{VLLM}", 3),
+        (f"vllm:request_prefill_time_seconds_sum{VLLM}", 2 + 0.5),
+        (f"vllm:request_decode_time_seconds_sum{VLLM}", 4),
+        (f"vllm:request_time_per_output_token_seconds_sum{VLLM}", 1),
+        (f"vllm:request_time_per_output_token_seconds_count{VLLM}", 1),
+        (f"vllm:e2e_request_latency_seconds_sum{VLLM}", 7 + 1 + 2 + 2),
+        (f"vllm:e2e_request_latency_seconds_count{VLLM}", 4),
+        (f"vllm:request_prompt_tokens_sum{VLLM}", 124),
+        (f"vllm:request_generation_tokens_sum{VLLM}", 6),
+        (f"vllm:iteration_tokens_total_sum{VLLM}", 103),
+        (f"vllm:iteration_tokens_total_count{VLLM}", 2),
+        ("tailrace_step_seconds_sum", 1.125 + 0.625),
+        ('tailrace_step_seconds_bucket{le="1.0"}', 1),
+        ('tailrace_step_seconds_bucket{le="2.0"}', 2),
+        ('tailrace_step_part_seconds_total{part="plan"}', 0.5),
+        ('tailrace_step_part_seconds_total{part="compute"}', 1),
+        ('tailrace_step_part_seconds_total{part="publish"}', 0.25),
+        ('tailrace_build_info{model_name="tiny",version="1.2.3"}', 1),
+    ],
+)
+def test_a_series_has_the_value_computed_by_hand(metrics: Metrics, name: str, value: float) -> None:
+    assert samples(metrics)[name] == value
+
+
+def test_everything_in_the_catalog_is_shown_and_nothing_else(metrics: Metrics) -> None:
+    shown = {family.name: family for family in text_string_to_metric_families(metrics.render("")[0].decode())}
+    listed = {name for metric in CATALOG for name in (metric.name, *metric.aliases)}
+    ours = {name for name in shown if name.startswith(("tailrace_", "vllm:"))}
+    assert ours == {name.removesuffix("_total") if shown.get(name) is None else name for name in listed}
+    for metric in CATALOG:
+        assert shown[metric.name].type == metric.kind.value
+        assert shown[metric.name].documentation == metric.help
+
+
+def test_the_process_itself_is_shown(metrics: Metrics) -> None:
+    assert samples(metrics)["process_resident_memory_bytes"] > 0
+
+
+def test_rows_of_the_catalog_are_well_formed() -> None:
+    names = [name for metric in CATALOG for name in (metric.name, *metric.aliases)]
+    assert len(set(names)) == len(names)
+    for metric in CATALOG:
+        assert metric.name.startswith("tailrace_")
+        assert metric.help.endswith(".")
+        assert list(metric.buckets) == sorted(set(metric.buckets))
+        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+        if metric.kind is Kind.HISTOGRAM and metric.unit == "seconds":
+            assert metric.name.endswith("_seconds")
+
+
+def test_a_bound_belongs_to_its_bucket_and_more_to_the_overflow() -> None:
+    histogram = Histogram(next(metric for metric in CATALOG if metric.name == "tailrace_step_tokens"))
+    for value in (1, 2, 3, 8192, 8193):
+        histogram.observe(value)
+    assert histogram.counts[:3] == [1, 1, 1]
+    assert histogram.counts[-2:] == [1, 1]
+
+
+def test_a_model_name_cannot_break_the_exposition() -> None:
+    metrics = Metrics(model_name='a"b\n\\c', version="0")
+    families = text_string_to_metric_families(metrics.render("")[0].decode())
+    (info,) = [sample for family in families for sample in family.samples if sample.name == "tailrace_build_info"]
+    assert info.labels["model_name"] == 'a"b\n\\c'
