@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Spelling", "Vocabulary"]
+from tokenizers import Tokenizer as Encoder
+
+__all__ = ["Spelling", "TextEncoders", "Vocabulary"]
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -87,3 +89,17 @@ class Vocabulary:
             spelled = _sentencepiece_bytes(piece)
         self._bytes[token_id] = spelled
         return spelled
+
+
+@dataclass(frozen=True, slots=True)
+class TextEncoders:
+    """Cut text without markup into ordinary tokens: the start of a text, and what follows an added token.
+
+    The two differ where a vocabulary puts a space before the first word only. `eats_left` and `eats_right` are added
+    tokens that take the spaces beside them.
+    """
+
+    opening: Encoder
+    inner: Encoder
+    eats_left: frozenset[str] = frozenset()
+    eats_right: frozenset[str] = frozenset()

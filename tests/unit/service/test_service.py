@@ -29,6 +29,7 @@ from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
 from tests.support.text import (
     ScriptedEngine,
     byte_level_tokenizer,
+    byte_level_vocabulary,
     chunked,
     events_of,
     sentencepiece_tokenizer,
@@ -333,16 +334,15 @@ async def test_the_first_space_is_kept_where_text_comes_before(prompt: Prompt, t
 
 
 async def test_long_prompts_leave_the_event_loop() -> None:
-    tokenizer = byte_level_tokenizer()
     threads: list[threading.Thread] = []
 
     class Spy(Tokenizer):
         def encode(self, text: str, *, allow_control: bool) -> list[int]:
             threads.append(threading.current_thread())
-            return tokenizer.encode(text, allow_control=allow_control)
+            return super().encode(text, allow_control=allow_control)
 
-    spy = Spy(tokenizer.vocabulary, tokenizer._opening)
-    service = _service(_says(tokenizer, "x"), spy, bounds=TextBounds(max_inline_chars=10))
+    spy = Spy.from_source(byte_level_vocabulary())
+    service = _service(_says(byte_level_tokenizer(), "x"), spy, bounds=TextBounds(max_inline_chars=10))
     for prompt in (TextPrompt("hello"), TextPrompt("hello hello hello")):
         await service.start(_generation(prompt))
     assert [thread is threading.main_thread() for thread in threads] == [True, False]

@@ -1,21 +1,21 @@
-"""Builds a tokenizer from the vocabulary inside a GGUF file: byte-level BPE or SentencePiece with scores."""
+"""Reads the vocabulary inside a GGUF file: byte-level BPE with merges, or SentencePiece with scores."""
 
 from tokenizers import Tokenizer, models, normalizers
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.service.pretokenize import NFC_NORMALIZED, WHOLE_WORD_FIRST, pre_tokenizer
-from tailrace.service.vocabulary import Spelling, Vocabulary
+from tailrace.service.vocabulary import Spelling, TextEncoders, Vocabulary
 from tailrace.weights.checkpoint import GgufVocabulary
 
-__all__ = ["build_encoder", "read_vocabulary"]
+__all__ = ["read_gguf_vocabulary"]
 
 _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5  # tokenizer.ggml.token_type
 _SPELLINGS = {"gpt2": Spelling.BYTE_LEVEL, "llama": Spelling.SENTENCEPIECE}
 _SPACE = "\u2581"
 
 
-def read_vocabulary(source: GgufVocabulary) -> Vocabulary:
-    """What the tokens stand for. Raises UnsupportedModel for a kind of vocabulary not known here."""
+def read_gguf_vocabulary(source: GgufVocabulary) -> tuple[Vocabulary, TextEncoders]:
+    """Raises CheckpointError for damaged data, UnsupportedModel for a kind of vocabulary not known here."""
     spelling = _SPELLINGS.get(source.model)
     if spelling is None:
         raise UnsupportedModel(
@@ -26,19 +26,19 @@ def read_vocabulary(source: GgufVocabulary) -> Vocabulary:
             f"the vocabulary has {len(source.tokens)} tokens but {len(source.token_types)} token types; "
             "the GGUF file is damaged"
         )
-    types = source.token_types
+    encoder = _byte_level(source) if spelling is Spelling.BYTE_LEVEL else _sentencepiece(source)
+    return _vocabulary_of(source, spelling), TextEncoders(opening=encoder, inner=encoder)
+
+
+def _vocabulary_of(source: GgufVocabulary, spelling: Spelling) -> Vocabulary:
+    kinds = source.token_types
     return Vocabulary(
         pieces=source.tokens,
         spelling=spelling,
-        added={source.tokens[i]: i for i, kind in enumerate(types) if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)},
-        control=frozenset(i for i, kind in enumerate(types) if kind in (_UNKNOWN, _CONTROL)),
+        added={source.tokens[i]: i for i, kind in enumerate(kinds) if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)},
+        control=frozenset(i for i, kind in enumerate(kinds) if kind in (_UNKNOWN, _CONTROL)),
         strips_leading_space=spelling is Spelling.SENTENCEPIECE and source.add_space_prefix,
     )
-
-
-def build_encoder(source: GgufVocabulary) -> Tokenizer:
-    """Cuts text into ids of ordinary tokens only: no control or user-defined token can come out."""
-    return _byte_level(source) if source.model == "gpt2" else _sentencepiece(source)
 
 
 def _ordinary_ids(source: GgufVocabulary) -> dict[str, int]:

@@ -1,0 +1,206 @@
+"""Streamed text against the whole answer: however tokens arrive, the same text, tokens and ending come out."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.service.api import ChoiceDelta, Generation, ModelCard, TextLogprob, TokenPrompt
+from tailrace.service.choice import Choice, ChoiceRules
+from tailrace.service.detokenize import Detokenizer, TokenTexts
+from tailrace.service.service import TextService
+from tailrace.service.stop import StopMatcher, StopStrings
+from tailrace.service.tokenizer import Tokenizer
+from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
+from tests.support.text import ScriptedEngine, byte_level_tokenizer, chunked, events_of, sentencepiece_tokenizer
+
+TOKENIZERS = [byte_level_tokenizer(), sentencepiece_tokenizer(), sentencepiece_tokenizer(add_space_prefix=False)]
+PHRASES = ["hello the ", "😀!", "é中文", "e\u0301 👩‍👩‍👧", "hehello", "  \n\n", "<|im_end|>", "\ufffd"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All of one choice, put together from its deltas."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TextLogprob, ...]
+    finish_reason: FinishReason | None
+    stop_reason: str | int | None
+
+
+@dataclass(frozen=True)
+class Case:
+    tokenizer: Tokenizer
+    token_ids: list[int]
+    finish_reason: FinishReason
+    stop: tuple[str, ...]
+    include_stop: bool
+    skip_special_tokens: bool
+
+    @property
+    def text_ids(self) -> list[int]:
+        is_hidden = self.finish_reason is FinishReason.STOP and not self.include_stop
+        return self.token_ids[:-1] if is_hidden else self.token_ids
+
+    def choice(self) -> Choice:
+        texts = TokenTexts(self.tokenizer.vocabulary, skip_special_tokens=self.skip_special_tokens)
+        stops = StopStrings(self.stop) if self.stop else None
+        return Choice(0, ChoiceRules(texts, stops=stops, include_stop=self.include_stop))
+
+
+def whole_text(tokenizer: Tokenizer, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    shown = [i for i in token_ids if not (skip_special_tokens and tokenizer.is_control(i))]
+    return b"".join(map(tokenizer.token_bytes, shown)).decode("utf-8", "replace")
+
+
+def stopped_text(text: str, stops: Sequence[str], *, include_stop: bool) -> tuple[str, str | None]:
+    """The rule of stop strings, said plainly: the first place where one ends, and the longest that ends there."""
+    for end in range(1, len(text) + 1):
+        ending = [stop for stop in stops if text[:end].endswith(stop)]
+        if ending:
+            stop = max(ending, key=len)
+            return text[: end if include_stop else end - len(stop)], stop
+    return text, None
+
+
+@st.composite
+def token_lists(draw: st.DrawFn, tokenizer: Tokenizer, min_size: int = 1) -> list[int]:
+    """Words and characters as a model would say them, and ids that make no sense."""
+    phrases = st.sampled_from(PHRASES).map(lambda text: tokenizer.encode(text, allow_control=False))
+    noise = st.lists(st.integers(0, tokenizer.vocab_size), min_size=1, max_size=3)
+    parts = draw(st.lists(phrases | noise, min_size=min_size, max_size=8))
+    return [token_id for part in parts for token_id in part]
+
+
+@st.composite
+def stop_lists(draw: st.DrawFn, text: str) -> tuple[str, ...]:
+    """Pieces of the text, which will be met, and strings that begin as if they would."""
+    cuts = st.tuples(st.integers(0, len(text)), st.integers(1, 6)).map(lambda cut: text[cut[0] : cut[0] + cut[1]])
+    near = st.tuples(cuts, st.text("he lo!\ufffd", max_size=2)).map("".join)
+    return tuple(stop for stop in draw(st.lists(cuts | near, max_size=4)) if stop)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    tokenizer = draw(st.sampled_from(TOKENIZERS))
+    token_ids = draw(token_lists(tokenizer))
+    skip_special_tokens = draw(st.booleans())
+    text = whole_text(tokenizer, token_ids, skip_special_tokens=skip_special_tokens)
+    return Case(
+        tokenizer,
+        token_ids,
+        draw(st.sampled_from([FinishReason.STOP, FinishReason.LENGTH])),
+        draw(stop_lists(text)),
+        draw(st.booleans()),
+        skip_special_tokens,
+    )
+
+
+def put_together(deltas: Sequence[ChoiceDelta]) -> Answer:
+    assert all(delta.finish_reason is None for delta in deltas[:-1])
+    return Answer(
+        "".join(delta.text for delta in deltas),
+        tuple(i for delta in deltas for i in delta.token_ids),
+        tuple(logprob for delta in deltas for logprob in delta.logprobs),
+        deltas[-1].finish_reason,
+        deltas[-1].stop_reason,
+    )
+
+
+def streamed(case: Case, sizes: Sequence[int]) -> tuple[Answer, int]:
+    """The answer when events come in batches of these sizes, and how many tokens it counts."""
+    choice = case.choice()
+    batches = chunked(events_of(case.token_ids, case.finish_reason, with_logprobs=True), sizes)
+    deltas = [choice.feed(batch) for batch in batches if not choice.is_done]
+    return put_together([delta for delta in deltas if delta is not None]), choice.num_tokens
+
+
+SIZES = st.lists(st.integers(1, 4), max_size=40)
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(), SIZES)
+def test_a_stream_put_together_is_the_whole_answer(case: Case, sizes: list[int]) -> None:
+    whole, num_tokens = streamed(case, [])
+    assert streamed(case, sizes) == (whole, num_tokens)
+    assert streamed(case, [1] * len(case.token_ids)) == (whole, num_tokens)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases())
+def test_the_whole_answer_is_the_decoded_text_up_to_a_stop_string(case: Case) -> None:
+    answer, num_tokens = streamed(case, [])
+    decoded = whole_text(case.tokenizer, case.text_ids, skip_special_tokens=case.skip_special_tokens)
+    text, stop = stopped_text(decoded, case.stop, include_stop=case.include_stop)
+    assert (answer.text, answer.stop_reason) == (text, stop)
+    assert answer.finish_reason is (case.finish_reason if stop is None else FinishReason.STOP)
+    assert answer.token_ids == tuple(case.token_ids[: len(answer.token_ids)])
+    assert [logprob.token_id for logprob in answer.logprobs] == list(answer.token_ids)
+    if stop is None:
+        assert answer.token_ids == tuple(case.token_ids)
+        assert num_tokens == len(case.token_ids)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_nothing_is_held_that_could_not_become_a_stop_string(data: st.DataObject) -> None:
+    text = data.draw(st.text("ab<", max_size=30))
+    stops = data.draw(st.lists(st.text("ab<", min_size=1, max_size=4), min_size=1, max_size=4))
+    cuts = data.draw(st.lists(st.integers(1, 5), max_size=30))
+    matcher = StopMatcher(StopStrings(stops))
+    given_out = seen = ""
+    while seen != text and matcher.matched is None:
+        size = cuts.pop() if cuts else 1
+        given_out += matcher.feed(text[len(seen) : len(seen) + size])
+        seen = text[: len(seen) + size]
+        if matcher.matched is None:
+            held = seen[len(given_out) :]
+            assert not held or any(stop.startswith(held) for stop in stops)
+    assert (given_out + matcher.finish(), matcher.matched) == stopped_text(text, stops, include_stop=False)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_detokenizing_one_by_one_gives_the_decoded_text(data: st.DataObject) -> None:
+    tokenizer = data.draw(st.sampled_from(TOKENIZERS))
+    token_ids = data.draw(token_lists(tokenizer, min_size=0))
+    skip = data.draw(st.booleans())
+    detokenizer = Detokenizer(TokenTexts(tokenizer.vocabulary, skip_special_tokens=skip), at_start=True)
+    text = "".join([*map(detokenizer.feed, token_ids), detokenizer.finish()])
+    assert text == tokenizer.decode(token_ids, skip_special_tokens=skip)
+
+
+MODEL = ModelCard("tiny", (), created_s=0, max_model_tokens=1000, vocab_size=300)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(cases(), SIZES), min_size=1, max_size=3))
+def test_choices_that_stream_together_are_each_their_whole_answer(choices: list[tuple[Case, list[int]]]) -> None:
+    first = choices[0][0]
+    played = [
+        (replace(case, stop=first.stop, include_stop=first.include_stop, skip_special_tokens=True), sizes)
+        for case, sizes in choices
+        if case.tokenizer is first.tokenizer
+    ]
+
+    def script(request: Request) -> list[tuple[TokenEvent, ...]]:
+        case, sizes = played[int(request.request_id.rpartition("-")[2])]
+        return list(chunked(events_of(case.token_ids, case.finish_reason, with_logprobs=True), sizes))
+
+    async def read() -> tuple[list[ChoiceDelta], int]:
+        service = TextService(ScriptedEngine(script), first.tokenizer, None, MODEL)
+        sampling = SamplingParams(max_tokens=500, num_logprobs=0)
+        prompt = TokenPrompt([first.tokenizer.vocab_size - 1])  # some text, so that an answer goes on from it
+        stream = await service.start(
+            Generation("r", prompt, sampling, n=len(played), stop=first.stop, include_stop=first.include_stop)
+        )
+        return [delta async for delta in stream], stream.usage.completion_tokens
+
+    deltas, num_tokens = asyncio.run(read())
+    expected = [streamed(case, []) for case, _ in played]
+    for index, (answer, _) in enumerate(expected):
+        assert put_together([delta for delta in deltas if delta.index == index]) == answer
+    assert num_tokens == sum(count for _, count in expected)
