@@ -59,6 +59,8 @@ sys.exit(", ".join({"numpy", "asyncio", "ssl", "tailrace.commands", "tailrace.li
         (["sevre"], "sevre"),
         (["bench", "--rat", "3"], "--rat"),
         (["bench", "--rate", "fast"], "--rate"),
+        (["bench", "--rate", "-1"], "--rate"),
+        (["bench", "--timeout", "nan"], "--timeout"),
         (["serve", "--kv-memory", "lots"], "lots"),
         (["serve", "--threads", "0"], "--threads"),
         (["complete", "a", "b"], "b"),

@@ -29,7 +29,8 @@ def _total_rows(report: Report) -> Iterator[tuple[str, str]]:
     info, duration_s, peak = report.info, report.duration_s, report.peak_output_tokens_per_s
     yield "model", f"{info.model} at {info.url}"
     yield "workload", _workload(report)
-    yield "requests", f"{report.completed} completed, {report.failed} failed, in {duration_s:.2f} s"
+    yield "load", _load(report)
+    yield "ended", f"{report.completed} completed, {report.failed} failed, in {duration_s:.2f} s"
     yield "requests/s", f"{report.completed / duration_s:.3f}"
     yield "tokens", f"{report.input_tokens} in ({report.cached_tokens} cached), {report.output_tokens} out"
     yield (
@@ -43,12 +44,14 @@ def _total_rows(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _workload(report: Report) -> str:
-    workload, arrivals = report.info.workload, report.info.arrivals
+    workload = report.info.workload
+    return f"{workload.prompt_tokens} tokens in ({workload.shared_prefix_tokens} shared), {workload.output_tokens} out"
+
+
+def _load(report: Report) -> str:
+    arrivals, workload = report.info.arrivals, report.info.workload
     pace = f"{arrivals.concurrency} at a time" if arrivals.rate is None else f"{arrivals.rate:g} requests/s"
-    return (
-        f"{workload.num_requests} x {workload.prompt_tokens} tokens in ({workload.shared_prefix_tokens} shared), "
-        f"{workload.output_tokens} out, {pace}, {workload.endpoint}, seed {workload.seed}"
-    )
+    return f"{workload.num_requests} requests, {pace}, {workload.endpoint}, seed {workload.seed}"
 
 
 def _latencies(report: Report) -> Table:

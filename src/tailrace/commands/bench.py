@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
+from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from rich.console import Console
 
 from tailrace.bench.benchmark import Benchmark, run_benchmark
@@ -37,22 +38,22 @@ bench = App(
 def run(
     *,
     url: str = "http://127.0.0.1:8000",
-    concurrency: int | None = None,
-    rate: float | None = None,
-    burstiness: float = 1.0,
-    requests: int = 64,
-    prompt_tokens: int = 256,
-    shared_prefix: int = 0,
-    output_tokens: int = 128,
+    concurrency: PositiveInt | None = None,
+    rate: PositiveFloat | None = None,
+    burstiness: PositiveFloat = 1.0,
+    requests: PositiveInt = 64,
+    prompt_tokens: PositiveInt = 256,
+    shared_prefix: NonNegativeInt = 0,
+    output_tokens: PositiveInt = 128,
     endpoint: Endpoint = "completions",
     model: str | None = None,
     api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
     ignore_eos: bool = False,
-    temperature: float = 0.0,
+    temperature: NonNegativeFloat = 0.0,
     extra_body: str | None = None,
     seed: int | None = None,
-    warmup: int = 2,
-    timeout: float = 600.0,
+    warmup: NonNegativeInt = 2,
+    timeout: PositiveFloat = 600.0,
     goodput: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     label: str | None = None,
     json: Annotated[list[Path] | None, Parameter(consume_multiple=(0, 1))] = None,

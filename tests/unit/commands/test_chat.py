@@ -7,21 +7,25 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 
-from tests.unit.bench.scripted import Asked, chat_chunk, event, head, json_answer, scripted, usage_chunk
+from tests.unit.bench.scripted import Asked, Script, chat_chunk, event, head, json_answer, scripted, usage_chunk
 
 CHAT = (sys.executable, "-m", "tailrace.cli", "chat")
 
 
-async def echo(asked: Asked) -> AsyncIterator[bytes]:
-    """Answers with the last message in capitals; a message that ends in dots is never answered to its end."""
-    if asked.path == "/v1/models":
-        yield json_answer({"data": [{"id": "m"}]})
-        return
-    text = str(asked.body["messages"][-1]["content"]).upper()
-    yield head() + chat_chunk({"content": text})
-    if text.endswith("..."):
-        await asyncio.Event().wait()
-    yield chat_chunk({}, "stop") + usage_chunk(9, 2, cached=4) + event("[DONE]")
+def echo(dots_end: asyncio.Event) -> Script:
+    """Answers with the last message in capitals; to a message that ends in dots, the end waits for `dots_end`."""
+
+    async def script(asked: Asked) -> AsyncIterator[bytes]:
+        if asked.path == "/v1/models":
+            yield json_answer({"data": [{"id": "m"}]})
+            return
+        text = str(asked.body["messages"][-1]["content"]).upper()
+        yield head() + chat_chunk({"content": text})
+        if text.endswith("..."):
+            await dots_end.wait()
+        yield chat_chunk({}, "stop") + usage_chunk(9, 2, cached=4) + event("[DONE]")
+
+    return script
 
 
 class Terminal:
@@ -54,7 +58,7 @@ class Terminal:
 
 
 async def test_in_a_pipe_each_line_is_a_message_and_the_answers_come_out_bare() -> None:
-    async with scripted(echo) as server:
+    async with scripted(echo(asyncio.Event())) as server:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *CHAT, "--url", server.url, "--system", "Be brief.", stdin=pipe, stdout=pipe, stderr=pipe
@@ -66,7 +70,8 @@ async def test_in_a_pipe_each_line_is_a_message_and_the_answers_come_out_bare() 
 
 
 async def test_on_a_terminal_ctrl_c_stops_the_answer_and_the_talk_goes_on() -> None:
-    async with scripted(echo) as server:
+    dots_end = asyncio.Event()
+    async with scripted(echo(dots_end)) as server:
         terminal = Terminal()
         device = terminal.device
         process = await asyncio.create_subprocess_exec(
@@ -85,5 +90,6 @@ async def test_on_a_terminal_ctrl_c_stops_the_answer_and_the_talk_goes_on() -> N
         terminal.type("/exit")
         assert await process.wait() == 0
         terminal.close()
+        dots_end.set()
 
     assert server.asked[-1].body["messages"][1] == {"role": "assistant", "content": "WAIT..."}
