@@ -123,8 +123,7 @@ def _fitting(stored: StoredTensor, shape: tuple[int, ...]) -> StoredTensor:
 
 def _checked(stored: StoredTensor, packed: PackedTensor) -> PackedTensor:
     """Refuse what would turn every answer into NaN, where looking is cheap: vectors, and the scales of groups."""
-    looked_at = [packed.values] if packed.format in ("f32", "f16") and len(packed.shape) == 1 else []
-    looked_at += [part for part in (packed.scales, packed.offsets) if part is not None]
-    if not all(np.isfinite(part).all() for part in looked_at):
+    looked_at = [packed.dequantize()] if len(packed.shape) == 1 else [packed.scales, packed.offsets]
+    if not all(np.isfinite(part).all() for part in looked_at if part is not None):
         raise CheckpointError(f"{stored.where} holds values that are not finite: the file is damaged; fetch it again")
     return packed

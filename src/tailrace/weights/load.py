@@ -25,17 +25,23 @@ def open_checkpoint(
     """
     if model is None or model == "default":
         return dataclasses.replace(open_gguf(default_model_path(progress), quantize), name=DEFAULT_MODEL_NAME)
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return _open_directory(path, quantize)
-    if path.exists():
-        return open_gguf(path, quantize)
-    if is_hub_id(model) and path.suffix != ".gguf":
+    if (path := _existing(model)) is not None:
+        return _open_directory(path, quantize) if path.is_dir() else open_gguf(path, quantize)
+    if is_hub_id(model) and not model.endswith(".gguf"):
         return dataclasses.replace(open_directory(hub_directory(model), quantize), name=model)
     raise SetupError(
         f"model {model!r} is neither a file nor a directory here, nor a hub id (owner/name); leave it out for the "
         "default model"
     )
+
+
+def _existing(model: str) -> Path | None:
+    """The file or directory that `model` names."""
+    try:
+        path = Path(model).expanduser()
+        return path if model and path.exists() else None
+    except (OSError, RuntimeError) as error:  # a directory that may not be entered, a home that nobody has
+        raise SetupError(f"model {model[:200]!r} cannot be looked at: {error}") from error
 
 
 def _open_directory(path: Path, quantize: Quantize | None) -> Checkpoint:

@@ -1,0 +1,92 @@
+"""What a checkpoint is said to hold and need."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from tailrace.errors import SetupError
+from tailrace.models.config import RopeScaling
+from tailrace.weights.gguf_checkpoint import open_gguf
+from tailrace.weights.hf_checkpoint import open_directory
+from tailrace.weights.inspection import inspect_checkpoint
+from tests.unit.weights.model_files import TINY, GgmlType, write_directory, write_gguf
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "m.gguf"
+
+
+def test_sizes_are_those_of_the_model(path: Path) -> None:
+    values = write_gguf(path)
+    report = inspect_checkpoint(open_gguf(path))
+    parameters = sum(value.size for value in values.values())
+    assert report.parameters == parameters
+    assert report.weight_bytes == 4 * parameters
+    assert report.stored_bytes == path.stat().st_size
+    assert report.kv_bytes_per_token == 2 * 2 * 2 * 16 * 2  # layers, k and v, KV heads, head size, bytes
+    assert report.kv_bytes_at_context == 128 * report.kv_bytes_per_token
+    assert report.memory_bytes == report.weight_bytes + report.kv_bytes_at_context
+    assert (report.architecture, report.vocab_size, report.rope) == ("llama", 48, "theta 10000")
+
+
+def test_a_shorter_context_needs_less(path: Path) -> None:
+    write_gguf(path)
+    report = inspect_checkpoint(open_gguf(path), context_tokens=10)
+    assert report.kv_bytes_at_context == 10 * report.kv_bytes_per_token
+
+
+@pytest.mark.parametrize("context_tokens", [0, 129])
+def test_a_context_the_model_does_not_have_is_refused(path: Path, context_tokens: int) -> None:
+    write_gguf(path)
+    with pytest.raises(SetupError, match="the context of m is 1 to 128 tokens"):
+        inspect_checkpoint(open_gguf(path), context_tokens=context_tokens)
+
+
+def test_formats_and_losses_are_told_by_class(path: Path) -> None:
+    write_gguf(path, kinds={"layers.0.up": GgmlType.Q5_1, "layers.1.up": GgmlType.Q4_1, "embed": GgmlType.Q8_0})
+    classes = {part.name: part for part in inspect_checkpoint(open_gguf(path)).tensors}
+    assert classes["embed"].formats == (("Q8_0", "q8", 1),)
+    assert classes["up"].formats == (("Q4_1", "q4", 1), ("Q5_1", "q8", 1))
+    assert (classes["up"].num_tensors, classes["up"].parameters) == (2, 2 * 96 * 64)
+    assert classes["up"].bytes == 96 * 2 * (20 + 34)
+    assert 0 < (classes["up"].requantize_error or 0) < 0.02
+    assert classes["embed"].requantize_error is None
+
+
+def test_the_files_of_a_directory_are_added_up(tmp_path: Path) -> None:
+    write_directory(tmp_path, num_files=2)
+    stored = sum(file.stat().st_size for file in tmp_path.glob("*.safetensors"))
+    assert inspect_checkpoint(open_directory(tmp_path)).stored_bytes == stored
+
+
+def test_progress_is_told_tensor_by_tensor(path: Path) -> None:
+    write_gguf(path)
+    steps: list[tuple[int, int]] = []
+    inspect_checkpoint(open_gguf(path), progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(done, 21) for done in range(1, 22)]
+
+
+def test_a_report_is_plain_data(path: Path) -> None:
+    write_gguf(path)
+    report = inspect_checkpoint(open_gguf(path))
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["memory_bytes"] == report.memory_bytes
+    assert data["tensors"][0]["name"] == "embed"
+
+
+@pytest.mark.parametrize(
+    ("scaling", "words"),
+    [
+        (RopeScaling("linear", factor=4.0), "theta 10000, linear x4"),
+        (RopeScaling("llama3", factor=8.0, original_max_tokens=8192), "theta 10000, llama3 x8 from 8192 tokens"),
+        (RopeScaling("factors", factors=(1.0, 2.0)), "theta 10000, 2 factors of its own"),
+    ],
+)
+def test_rope_is_put_in_words(path: Path, scaling: RopeScaling, words: str) -> None:
+    write_gguf(path)
+    checkpoint = open_gguf(path)
+    scaled = dataclasses.replace(checkpoint, config=dataclasses.replace(TINY, rope_scaling=scaling))
+    assert inspect_checkpoint(scaled).rope == words

@@ -1,0 +1,139 @@
+"""Tensors on the way in: quantised where asked, checked, and not kept."""
+
+import gc
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf.quants import quantize
+
+from tailrace.errors import CheckpointError
+from tailrace.ops.packed import quantize_int4, quantize_int8
+from tailrace.weights.checkpoint import Checkpoint
+from tailrace.weights.gguf_checkpoint import open_gguf
+from tailrace.weights.hf_checkpoint import open_directory
+from tailrace.weights.lazy import Quantize
+from tailrace.weights.names import tensor_class
+from tests.unit.weights.model_files import GgmlType, write_directory, write_gguf
+
+MATRICES = {"q", "k", "v", "o", "gate", "up", "down"}
+
+
+def formats(checkpoint: Checkpoint) -> dict[str, set[str]]:
+    """Tensor class -> formats."""
+    found: dict[str, set[str]] = {}
+    for name, tensor in checkpoint.tensors.items():
+        found.setdefault(tensor_class(name), set()).add(tensor.format)
+    return found
+
+
+@pytest.mark.parametrize(("mode", "matrices"), [(None, "f16"), ("int8", "q8"), ("int4", "q4")])
+def test_matrices_are_quantised_as_asked_and_the_vocabulary_to_int8(
+    tmp_path: Path, mode: Quantize | None, matrices: str
+) -> None:
+    write_directory(tmp_path, dtype="float16")
+    found = formats(open_directory(tmp_path, mode))
+    vocabulary = "q8" if mode else "f16"
+    assert found.pop("embed") == found.pop("head") == {vocabulary}
+    assert {name: found.pop(name) for name in MATRICES} == {name: {matrices} for name in MATRICES}
+    assert set.union(*found.values()) == {"f16"}
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_quantised_values_are_those_of_the_whole_matrix_and_the_loss_is_measured(
+    tmp_path: Path, mode: Quantize
+) -> None:
+    values = write_directory(tmp_path)
+    checkpoint = open_directory(tmp_path, mode)
+    for name in ("embed", "layers.1.down"):
+        whole = quantize_int4 if mode == "int4" and name != "embed" else quantize_int8
+        expected = whole(values[name]).dequantize()
+        np.testing.assert_array_equal(checkpoint.tensors[name].dequantize(), expected)
+        loss = np.linalg.norm(expected - values[name]) / np.linalg.norm(values[name])
+        assert checkpoint.requantize_errors[name] == pytest.approx(loss, rel=1e-4)
+    assert checkpoint.requantize_errors.keys() == {"embed", "layers.1.down"}
+
+
+def test_a_matrix_of_many_chunks_is_quantised_like_one_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = write_directory(tmp_path)["layers.0.down"]
+    monkeypatch.setattr("tailrace.weights.quantize._CHUNK_VALUES", 7 * values.shape[1])
+    packed = open_directory(tmp_path, "int4").tensors["layers.0.down"]
+    np.testing.assert_array_equal(packed.dequantize(), quantize_int4(values).dequantize())
+
+
+@pytest.mark.parametrize(
+    ("stored", "mode", "loaded"),
+    [
+        (GgmlType.Q8_0, "int8", "q8"),
+        (GgmlType.Q8_0, "int4", "q4"),
+        (GgmlType.Q4_1, "int8", "q4"),
+        (GgmlType.Q4_1, "int4", "q4"),
+        (GgmlType.Q5_0, "int4", "q4"),
+        (GgmlType.BF16, "int8", "q8"),
+    ],
+)
+def test_only_what_is_wider_is_quantised(tmp_path: Path, stored: GgmlType, mode: Quantize, loaded: str) -> None:
+    write_gguf(tmp_path / "m.gguf", kinds={"layers.0.up": stored})
+    checkpoint = open_gguf(tmp_path / "m.gguf", mode)
+    assert checkpoint.tensors["layers.0.up"].format == loaded
+    is_lossy = stored not in (GgmlType.Q4_1, GgmlType.Q8_0) or (stored, loaded) == (GgmlType.Q8_0, "q4")
+    assert ("layers.0.up" in checkpoint.requantize_errors) is is_lossy
+
+
+def test_zeros_are_quantised_without_loss(tmp_path: Path) -> None:
+    values = write_gguf(tmp_path / "m.gguf", raw={"layers.0.up": np.zeros((96, 64), np.float32)})
+    checkpoint = open_gguf(tmp_path / "m.gguf", "int8")
+    np.testing.assert_array_equal(checkpoint.tensors["layers.0.up"].dequantize(), values["layers.0.up"])
+    assert checkpoint.requantize_errors["layers.0.up"] == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "mode", "reason"),
+    [
+        (np.nan, "int8", "values that are not finite"),
+        (np.inf, "int4", "values that are not finite"),
+        (1e30, "int8", "values too large for int8"),
+        (1e30, "int4", "values too large for int4"),
+    ],
+)
+def test_values_that_cannot_be_quantised_are_refused(tmp_path: Path, value: float, mode: Quantize, reason: str) -> None:
+    matrix = np.ones((96, 64), np.float32)
+    matrix[95, 63] = value
+    write_gguf(tmp_path / "m.gguf", raw={"layers.0.up": matrix})
+    with pytest.raises(CheckpointError, match=rf"m\.gguf: tensor 'blk\.0\.ffn_up\.weight' holds {reason}"):
+        open_gguf(tmp_path / "m.gguf", mode).tensors["layers.0.up"]
+
+
+@pytest.mark.parametrize("kind", [GgmlType.F32, GgmlType.F16, GgmlType.BF16])
+def test_a_norm_that_is_not_finite_is_refused(tmp_path: Path, kind: GgmlType) -> None:
+    weights = quantize(np.full(64, np.inf, np.float32), kind)
+    write_gguf(tmp_path / "m.gguf", kinds={"norm": kind}, raw={"norm": weights})
+    with pytest.raises(CheckpointError, match=r"tensor 'output_norm\.weight' holds values that are not finite"):
+        open_gguf(tmp_path / "m.gguf").tensors["norm"]
+
+
+def test_a_converted_tensor_is_not_kept(tmp_path: Path) -> None:
+    write_directory(tmp_path)
+    tensors = open_directory(tmp_path, "int8").tensors
+    alive = weakref.ref(tensors["layers.0.q"].values)
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_file_is_unmapped_when_nothing_views_it(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf")
+    checkpoint: Checkpoint | None = open_gguf(tmp_path / "m.gguf")
+    assert checkpoint is not None
+    vocabulary = checkpoint.tokenizer
+    assert "m.gguf" in Path("/proc/self/maps").read_text(encoding="utf-8")
+    checkpoint = None
+    gc.collect()
+    assert vocabulary is not None
+    assert str(tmp_path / "m.gguf") not in Path("/proc/self/maps").read_text(encoding="utf-8")
+
+
+def test_a_tensor_the_model_does_not_have_is_a_key_error(tmp_path: Path) -> None:
+    write_directory(tmp_path)
+    with pytest.raises(KeyError):
+        open_directory(tmp_path).tensors["layers.9.q"]
