@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
+from tailrace.errors import UnavailableError
 from tailrace.service.api import ChoiceDelta, Generation, ModelCard, Prompt, TextLogprob, TextPrompt, Usage
 from tailrace.types import FinishReason
 
@@ -76,6 +77,8 @@ class ScriptedService:
     was_cancelled_at_start: bool = False
 
     async def start(self, generation: Generation) -> ScriptedStream:
+        if not self.is_ready:
+            raise UnavailableError("not ready")
         self.generations.append(generation)
         if isinstance(self.start_step, Exception):
             raise self.start_step

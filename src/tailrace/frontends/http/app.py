@@ -1,5 +1,6 @@
 """The HTTP front end as an ASGI application: routes, and the one place where errors become answers."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tailrace.errors import UnavailableError
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import ClientGone, Exchange
 from tailrace.frontends.http.generate import CHAT, COMPLETION, Generate
@@ -96,16 +98,22 @@ class _HttpApp:
         except HTTPException as error:
             allowed = (error.headers or {}).get("Allow", "")
             await _refuse(exchange, MethodNotAllowed(f"this path takes {allowed}", allowed=allowed))
+        except asyncio.CancelledError:  # the server ends, and its patience has
+            await _refuse(exchange, UnavailableError("the server is shutting down; send the request again"))
         except Exception as error:
             await _refuse(exchange, error)
 
 
 async def _refuse(exchange: Exchange, error: Exception) -> None:
+    """Tells the client of an error: by the status, or as an event when its stream has begun."""
     failure = failure_of(error, exchange.request_id)
     if failure.is_ours:
         _log.error("request %s failed", exchange.request_id, exc_info=error)
     if exchange.status is None:
         await exchange.respond(failure.status, failure.encode(), failure.headers)
+    elif exchange.is_stream and not exchange.is_complete:
+        await exchange.write(b"data: " + failure.encode() + b"\n\n")
+        await exchange.end_stream()
 
 
 def _route_name(scope: Scope) -> str:

@@ -37,6 +37,7 @@ class Exchange:
         "arrived_s",
         "headers",
         "is_complete",
+        "is_stream",
         "phase",
         "request_id",
         "scope",
@@ -52,6 +53,7 @@ class Exchange:
         self.request_id = self._given_request_id() or self.unique_id
         self.phase = "body"
         self.status: int | None = None
+        self.is_stream = False
         self.is_complete = False
         self._receive = receive
         self._send = send
@@ -127,6 +129,7 @@ class Exchange:
         await self._finish(body)
 
     async def start_stream(self) -> None:
+        self.is_stream = True
         await self._start(200, list(_STREAM))
 
     async def write(self, data: bytes) -> None:

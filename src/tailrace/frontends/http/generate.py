@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tailrace.errors import UnavailableError
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import Exchange
 from tailrace.frontends.http.gaps import GapClock
@@ -45,8 +44,6 @@ class Generate:
 
     async def __call__(self, exchange: Exchange) -> None:
         body = await exchange.read_json(self._config.max_body_bytes)
-        if not self._service.is_ready:
-            raise UnavailableError("the model is not ready; /ready tells when it is")
         # The client's id may come twice, from a retry: the engine gets one that cannot.
         request_id = f"{exchange.request_id}-{exchange.unique_id[:12]}"
         job = self._dialect.decode(body, request_id, self._service.model, self._config)

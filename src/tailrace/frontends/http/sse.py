@@ -4,18 +4,14 @@ Deltas that arrive while the socket is busy, or all at once, leave in one write.
 """
 
 import asyncio
-import logging
 
 from tailrace.frontends.http.exchange import Exchange
 from tailrace.frontends.http.gaps import GapClock
 from tailrace.frontends.http.openai.chunks import ChunkWriter
-from tailrace.frontends.http.openai.errors import failure_of
 from tailrace.frontends.http.openai.request import Job
 from tailrace.service.api import GenerationStream
 
 __all__ = ["send_stream"]
-
-_log = logging.getLogger(__name__)
 
 
 class FrameBuffer:
@@ -64,13 +60,15 @@ class FrameBuffer:
 async def send_stream(
     exchange: Exchange, stream: GenerationStream, job: Job, *, writer: ChunkWriter, clock: GapClock, max_bytes: int
 ) -> None:
-    """Sends all of a stream. What fails before the first text is raised, later it becomes an event."""
+    """Sends all of a stream. Raises what ended it early; nothing is sent before there is something to send."""
     buffer = FrameBuffer(max_bytes)
     reader = asyncio.create_task(_read(stream, job, writer, clock, buffer))
     try:
         frames = await buffer.take()
         await exchange.start_stream()
-        await _write(exchange, buffer, frames)
+        while frames:
+            await exchange.write(frames)
+            frames = await buffer.take()
         await exchange.end_stream()
     finally:
         reader.cancel()
@@ -90,15 +88,3 @@ async def _read(stream: GenerationStream, job: Job, writer: ChunkWriter, clock: 
         buffer.close()
     except Exception as error:
         buffer.close(error)
-
-
-async def _write(exchange: Exchange, buffer: FrameBuffer, frames: bytes) -> None:
-    try:
-        while frames:
-            await exchange.write(frames)
-            frames = await buffer.take()
-    except Exception as error:
-        failure = failure_of(error, exchange.request_id)
-        if failure.is_ours:
-            _log.error("request %s failed in its stream", exchange.request_id, exc_info=error)
-        await exchange.write(b"data: " + failure.encode() + b"\n\n")

@@ -353,14 +353,16 @@ async def test_a_client_that_neither_reads_nor_stays_aborts_the_work(
     assert service.stream.num_closed == 1
 
 
-async def test_the_end_of_the_server_closes_what_is_open(app: ASGIApp, service: ScriptedService) -> None:
+async def test_the_end_of_the_server_is_told_and_closes_what_is_open(app: ASGIApp, service: ScriptedService) -> None:
     service.script = [token("a"), asyncio.Event()]
-    conversation = open_chat(app, stream=True)
-    await conversation.read()
-    conversation.task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await conversation.task
-    assert service.stream.num_closed == 1
+    streamed, whole = open_chat(app, stream=True), open_chat(app)
+    await streamed.read()
+    for conversation in (streamed, whole):
+        conversation.task.cancel()
+        assert (await conversation.end()).is_complete
+    assert json.loads(sse_data(streamed.answer.body)[-1])["error"]["code"] == "unavailable"
+    assert whole.answer.status == 503
+    assert [stream.num_closed for stream in service.streams] == [1, 1]
 
 
 async def test_a_finished_stream_is_closed_once_and_no_client_counts_as_gone(
