@@ -1,0 +1,397 @@
+// The native module as Python sees it (src/tailrace/ops/_native.pyi). It unwraps arrays; it does no maths.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "program/program.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tailrace {
+
+namespace {
+
+template <class Value>
+using Vector = nb::ndarray<const Value, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class Value, int kDims>
+using Strided = nb::ndarray<const Value, nb::ndim<kDims>, nb::device::cpu>;
+using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+
+void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
+}
+
+// [rows, groups] or [rows, groups, values]; the values of a group must be neighbours.
+template <class Array>
+View view_of(const Array& array) {
+    const int64_t size = array.itemsize();
+    require(array.ndim() < 3 || array.stride(2) == 1, "weights: codes of a group are not neighbours");
+    return {static_cast<const uint8_t*>(static_cast<const void*>(array.data())), static_cast<int64_t>(array.shape(0)),
+            array.stride(0) * size, array.stride(1) * size};
+}
+
+bool is_half(const AnyMatrix& scales) {
+    require(scales.dtype().code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float) &&
+                (scales.dtype().bits == 16 || scales.dtype().bits == 32),
+            "weights: scales must be float16 or float32");
+    return scales.dtype().bits == 16;
+}
+
+int add_q4(Weights& weights, const Strided<uint8_t, 3>& codes, const AnyMatrix& scales, const AnyMatrix& offsets) {
+    require(codes.shape(2) == kGroup / 2, "weights: a 4-bit group is 16 bytes");
+    require(scales.shape(0) == codes.shape(0) && scales.shape(1) == codes.shape(1) &&
+                offsets.shape(0) == codes.shape(0) && offsets.shape(1) == codes.shape(1),
+            "weights: scales and offsets must have the shape of the groups");
+    require(is_half(scales) == is_half(offsets), "weights: scales and offsets must have one type");
+    nb::gil_scoped_release release;
+    return weights.add_q4(view_of(codes), view_of(scales), view_of(offsets), static_cast<int>(codes.shape(0)),
+                          static_cast<int>(codes.shape(1)), is_half(scales));
+}
+
+int add_q8(Weights& weights, const Strided<int8_t, 3>& codes, const AnyMatrix& scales) {
+    require(codes.shape(2) == kGroup, "weights: an 8-bit group is 32 bytes");
+    require(scales.shape(0) == codes.shape(0) && scales.shape(1) == codes.shape(1),
+            "weights: scales must have the shape of the groups");
+    nb::gil_scoped_release release;
+    return weights.add_q8(view_of(codes), view_of(scales), static_cast<int>(codes.shape(0)),
+                          static_cast<int>(codes.shape(1)), is_half(scales));
+}
+
+// float32, float16, or bfloat16 as uint16.
+int add_float(Weights& weights, const AnyMatrix& values) {
+    require(values.stride(1) == 1 || values.shape(1) <= 1, "weights: values of a row are not neighbours");
+    const nb::dlpack::dtype type = values.dtype();
+    const bool is_float = type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float);
+    require((is_float && (type.bits == 16 || type.bits == 32)) || (!is_float && type.bits == 16),
+            "weights: values must be float32, float16 or uint16 (bfloat16)");
+    const Format format = !is_float ? Format::kBf16 : type.bits == 16 ? Format::kF16 : Format::kF32;
+    nb::gil_scoped_release release;
+    return weights.add_float(view_of(values), static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)),
+                             format);
+}
+
+int add_vector(Weights& weights, const Vector<float>& values) {
+    return weights.add_vector(values.data(), static_cast<int>(values.shape(0)));
+}
+
+// Adds stages to a program; a buffer is its offset in the activations.
+class Builder {
+  public:
+    explicit Builder(Program& program) : program_(program) {}
+
+    void embed(int table, size_t out) {
+        auto stage = std::make_unique<EmbedStage>();
+        stage->table = &program_.weights().matrix(table);
+        stage->out = {out, stage->table->inputs};
+        program_.add(std::move(stage));
+    }
+
+    void norm(bool samples, int cols, size_t x, int weight, float eps, std::optional<size_t> out,
+              std::optional<size_t> quantized) {
+        auto stage = std::make_unique<NormStage>();
+        stage->rows = rows(samples);
+        stage->x = {x, cols};
+        stage->weight = program_.weights().vector(weight).data();
+        stage->eps = eps;
+        stage->out = floats(out, cols);
+        stage->quantized = codes(quantized, cols, samples);
+        program_.add(std::move(stage));
+    }
+
+    void quantize(bool samples, int cols, size_t x, size_t out) {
+        auto stage = std::make_unique<QuantizeStage>();
+        stage->rows = rows(samples);
+        stage->x = {x, cols};
+        stage->out = *codes(out, cols, samples);
+        program_.add(std::move(stage));
+    }
+
+    void gemm(bool samples, std::optional<size_t> x, std::optional<size_t> quantized, const std::vector<int>& matrices,
+              std::optional<int> bias, std::optional<size_t> residual, size_t out) {
+        auto stage = std::make_unique<GemmStage>();
+        int cols = 0;
+        stage->num_tiles = 0;
+        for (int id : matrices) {
+            const Matrix& matrix = program_.weights().matrix(id);
+            stage->parts.push_back({matrix.format, matrix.inputs, matrix.tiles});
+            for (Tile& tile : stage->parts.back().tiles) tile.column += cols;
+            cols += matrix.outputs;
+            stage->num_tiles += static_cast<int>(matrix.tiles.size());
+        }
+        const int inputs = stage->parts.at(0).inputs;
+        stage->rows = rows(samples);
+        stage->x = floats(x, inputs);
+        stage->quantized = codes(quantized, inputs, samples);
+        if (bias) stage->bias = program_.weights().vector(*bias);
+        stage->residual = floats(residual, cols);
+        stage->out = {out, cols};
+        program_.add(std::move(stage));
+    }
+
+    void swiglu(bool samples, int cols, size_t x, std::optional<size_t> out, std::optional<size_t> quantized) {
+        auto stage = std::make_unique<SwiGluStage>();
+        stage->rows = rows(samples);
+        stage->x = {x, 2 * cols};
+        stage->out = floats(out, cols);
+        stage->quantized = codes(quantized, cols, samples);
+        stage->cols = cols;
+        program_.add(std::move(stage));
+    }
+
+    void angles(const std::vector<float>& inv_freq, float scale, size_t out) {
+        auto stage = std::make_unique<AnglesStage>();
+        stage->inv_freq = inv_freq;
+        stage->scale = scale;
+        stage->out = {out, 2 * static_cast<int>(inv_freq.size())};
+        program_.add(std::move(stage));
+    }
+
+    void rope(size_t qkv, size_t angles, int num_angles, bool interleaved, int cache, int num_heads,
+              std::optional<int> q_norm, std::optional<int> k_norm, float eps, size_t out) {
+        auto stage = std::make_unique<RopeStage>();
+        stage->cache = program_.cache(cache);
+        stage->qkv = {qkv, (num_heads + 2 * stage->cache.num_kv_heads) * stage->cache.head_dim};
+        stage->angles = {angles, 2 * num_angles};
+        stage->num_heads = num_heads;
+        stage->is_interleaved = interleaved;
+        stage->q_norm = q_norm ? program_.weights().vector(*q_norm).data() : nullptr;
+        stage->k_norm = k_norm ? program_.weights().vector(*k_norm).data() : nullptr;
+        stage->eps = eps;
+        stage->out = {out, num_heads * stage->cache.head_dim};
+        program_.add(std::move(stage));
+    }
+
+    void attention(size_t q, int cache, int num_heads, float scale, std::optional<int> window, size_t out,
+                   std::optional<size_t> quantized) {
+        auto stage = std::make_unique<AttentionStage>();
+        stage->cache = program_.cache(cache);
+        const int cols = num_heads * stage->cache.head_dim;
+        program_.limit_heads(num_heads / stage->cache.num_kv_heads);
+        stage->q = {q, cols};
+        stage->num_heads = num_heads;
+        stage->scale = scale;
+        stage->window = window.value_or(0);
+        stage->out = {out, cols};
+        stage->quantized = codes(quantized, cols, false);
+        program_.add(std::move(stage));
+    }
+
+    void gather(int cols, size_t x, size_t out) {
+        auto stage = std::make_unique<GatherStage>();
+        stage->x = {x, cols};
+        stage->out = {out, cols};
+        program_.add(std::move(stage));
+    }
+
+  private:
+    static Rows rows(bool samples) { return samples ? Rows::kSamples : Rows::kTokens; }
+
+    static std::optional<FloatBuffer> floats(std::optional<size_t> offset, int cols) {
+        if (!offset) return std::nullopt;
+        return FloatBuffer{*offset, cols};
+    }
+
+    std::optional<QuantizedBuffer> codes(std::optional<size_t> offset, int cols, bool samples) const {
+        if (!offset) return std::nullopt;
+        const Limits& limits = program_.limits();
+        return QuantizedBuffer{*offset, cols, samples ? limits.max_samples : limits.max_tokens};
+    }
+
+    Program& program_;
+};
+
+struct PyStep {
+    Vector<int32_t> token_ids, row_starts, starts, slots;
+    nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> block_tables;
+    Vector<int32_t> sample_rows;
+
+    Step view(const Limits& limits) const {
+        require(row_starts.shape(0) == starts.shape(0) + 1 && slots.shape(0) == starts.shape(0),
+                "step: row_starts, starts and slots have lengths that do not fit");
+        require(static_cast<int>(block_tables.shape(0)) == limits.max_sequences &&
+                    static_cast<int>(block_tables.shape(1)) == limits.max_blocks_per_sequence,
+                "step: block_tables has another shape than planned for");
+        return {token_ids.data(),
+                static_cast<int>(token_ids.shape(0)),
+                row_starts.data(),
+                starts.data(),
+                slots.data(),
+                static_cast<int>(starts.shape(0)),
+                block_tables.data(),
+                sample_rows.data(),
+                static_cast<int>(sample_rows.shape(0))};
+    }
+};
+
+void compute(Program& program, const PyStep& py_step) {
+    const Step step = py_step.view(program.limits());
+    nb::gil_scoped_release release;
+    program.run(step, nullptr, {});
+}
+
+struct PySampling {
+    Vector<float> temperature, top_p;
+    Vector<int32_t> top_k;
+    Vector<float> min_p;
+    Vector<uint64_t> seed;
+    Vector<int64_t> position;
+    Vector<int32_t> num_logprobs;
+    Vector<float> repetition_penalty, frequency_penalty, presence_penalty;
+    Vector<int32_t> history_starts, history_ids, history_prompt_tokens, bias_starts, bias_ids;
+    Vector<float> bias_values;
+
+    Sampling view(size_t rows) const {
+        for (size_t length :
+             {temperature.shape(0), top_p.shape(0), top_k.shape(0), min_p.shape(0), seed.shape(0), position.shape(0),
+              num_logprobs.shape(0), repetition_penalty.shape(0), frequency_penalty.shape(0), presence_penalty.shape(0),
+              history_prompt_tokens.shape(0), history_starts.shape(0) - 1, bias_starts.shape(0) - 1}) {
+            require(length == rows, "sampling: an array has another number of rows than the step samples");
+        }
+        require(history_starts.data()[0] == 0 && bias_starts.data()[0] == 0 &&
+                    history_starts.data()[rows] == static_cast<int64_t>(history_ids.shape(0)) &&
+                    bias_starts.data()[rows] == static_cast<int64_t>(bias_ids.shape(0)) &&
+                    bias_ids.shape(0) == bias_values.shape(0),
+                "sampling: ragged arrays do not fit their starts");
+        return {temperature.data(),
+                top_p.data(),
+                top_k.data(),
+                min_p.data(),
+                seed.data(),
+                position.data(),
+                num_logprobs.data(),
+                repetition_penalty.data(),
+                frequency_penalty.data(),
+                presence_penalty.data(),
+                history_starts.data(),
+                history_ids.data(),
+                history_prompt_tokens.data(),
+                bias_starts.data(),
+                bias_ids.data(),
+                bias_values.data()};
+    }
+};
+
+template <class Value, int kDims>
+using Output = nb::ndarray<Value, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
+
+struct PySamples {
+    Output<int32_t, 1> token_ids;
+    Output<float, 1> logprobs;
+    Output<int32_t, 2> top_ids;
+    Output<float, 2> top_logprobs;
+
+    Samples view(size_t rows) const {
+        require(token_ids.shape(0) >= rows && logprobs.shape(0) >= rows && top_ids.shape(0) >= rows &&
+                    top_logprobs.shape(0) >= rows && top_ids.shape(1) == kMaxTopLogprobs &&
+                    top_logprobs.shape(1) == kMaxTopLogprobs,
+                "sampling: the output arrays are too small");
+        return {token_ids.data(), logprobs.data(), top_ids.data(), top_logprobs.data()};
+    }
+};
+
+void draw(Program& program, const PyStep& py_step, const PySampling& py_sampling, const PySamples& py_samples) {
+    const Step step = py_step.view(program.limits());
+    const Sampling sampling = py_sampling.view(step.num_samples);
+    const Samples samples = py_samples.view(step.num_samples);
+    nb::gil_scoped_release release;
+    program.run(step, &sampling, samples);
+}
+
+nb::ndarray<const float, nb::numpy, nb::ndim<2>> logits(nb::handle_t<Program> self) {
+    const auto& program = nb::cast<Program&>(self);
+    return {program.logits(),
+            {static_cast<size_t>(program.limits().max_samples), static_cast<size_t>(program.vocab())},
+            self};
+}
+
+std::vector<std::string> isas() {
+    std::vector<std::string> names;
+    for (Isa isa : supported_isas()) names.emplace_back(isa_name(isa));
+    return names;
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+    module.attr("MAX_TOP_LOGPROBS") = kMaxTopLogprobs;
+    module.def("isas", &isas);
+    module.def("choose_isa", [](const std::string& name) { return std::string(isa_name(choose_isa(name))); }, "name"_a);
+    module.def("quantized_bytes", &quantized_bytes, "max_rows"_a, "cols"_a);
+    module.def("uniform", &uniform, "seed"_a, "position"_a);
+
+    nb::class_<Weights>(module, "Weights")
+        .def(nb::init<>())
+        .def("add_q4", &add_q4, "codes"_a, "scales"_a, "offsets"_a)
+        .def("add_q8", &add_q8, "codes"_a, "scales"_a)
+        .def("add_float", &add_float, "values"_a)
+        .def("add_vector", &add_vector, "values"_a)
+        .def_prop_ro("num_bytes", &Weights::num_bytes);
+
+    nb::class_<PyStep>(module, "Step")
+        .def(nb::init<Vector<int32_t>, Vector<int32_t>, Vector<int32_t>, Vector<int32_t>,
+                      nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>, Vector<int32_t>>(),
+             "token_ids"_a, "row_starts"_a, "starts"_a, "slots"_a, "block_tables"_a, "sample_rows"_a);
+
+    nb::class_<PySampling>(module, "Sampling")
+        .def(nb::init<Vector<float>, Vector<float>, Vector<int32_t>, Vector<float>, Vector<uint64_t>, Vector<int64_t>,
+                      Vector<int32_t>, Vector<float>, Vector<float>, Vector<float>, Vector<int32_t>, Vector<int32_t>,
+                      Vector<int32_t>, Vector<int32_t>, Vector<int32_t>, Vector<float>>(),
+             "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "seed"_a, "position"_a, "num_logprobs"_a,
+             "repetition_penalty"_a, "frequency_penalty"_a, "presence_penalty"_a, "history_starts"_a, "history_ids"_a,
+             "history_prompt_tokens"_a, "bias_starts"_a, "bias_ids"_a, "bias_values"_a);
+
+    nb::class_<PySamples>(module, "Samples")
+        .def(nb::init<Output<int32_t, 1>, Output<float, 1>, Output<int32_t, 2>, Output<float, 2>>(), "token_ids"_a,
+             "logprobs"_a, "top_ids"_a, "top_logprobs"_a);
+
+    nb::class_<Program>(module, "Program")
+        .def(
+            "__init__",
+            [](Program* self, std::shared_ptr<Weights> weights, const std::string& isa, int max_tokens, int max_samples,
+               int max_sequences, int max_blocks_per_sequence, int num_blocks, int block_tokens, int num_threads,
+               const std::vector<std::pair<int, int>>& caches, bool half_cache, size_t activation_bytes) {
+                std::vector<CacheShape> shapes;
+                for (const auto& [num_kv_heads, head_dim] : caches) shapes.push_back({num_kv_heads, head_dim});
+                const Limits limits{max_tokens, max_samples,  max_sequences, max_blocks_per_sequence,
+                                    num_blocks, block_tokens, num_threads};
+                new (self) Program(std::move(weights), choose_isa(isa), limits, shapes, half_cache, activation_bytes);
+            },
+            "weights"_a, "isa"_a, "max_tokens"_a, "max_samples"_a, "max_sequences"_a, "max_blocks_per_sequence"_a,
+            "num_blocks"_a, "block_tokens"_a, "num_threads"_a, "caches"_a, "half_cache"_a, "activation_bytes"_a)
+        .def(
+            "finish",
+            [](Program& self, size_t logits, int vocab, int num_embeddings) {
+                self.finish({logits, vocab}, num_embeddings);
+            },
+            "logits"_a, "vocab"_a, "num_embeddings"_a)
+        .def("compute", &compute, "step"_a)
+        .def("draw", &draw, "step"_a, "sampling"_a, "samples"_a)
+        .def("logits", &logits)
+        .def("copy_block", &Program::copy_block, "source"_a, "target"_a, "num_tokens"_a)
+        .def_prop_ro("block_bytes", &Program::block_bytes);
+
+    nb::class_<Builder>(module, "Builder")
+        .def(nb::init<Program&>(), nb::keep_alive<1, 2>(), "program"_a)
+        .def("embed", &Builder::embed, "table"_a, "out"_a)
+        .def("norm", &Builder::norm, "samples"_a, "cols"_a, "x"_a, "weight"_a, "eps"_a, "out"_a.none(),
+             "quantized"_a.none())
+        .def("quantize", &Builder::quantize, "samples"_a, "cols"_a, "x"_a, "out"_a)
+        .def("gemm", &Builder::gemm, "samples"_a, "x"_a.none(), "quantized"_a.none(), "matrices"_a, "bias"_a.none(),
+             "residual"_a.none(), "out"_a)
+        .def("swiglu", &Builder::swiglu, "samples"_a, "cols"_a, "x"_a, "out"_a.none(), "quantized"_a.none())
+        .def("angles", &Builder::angles, "inv_freq"_a, "scale"_a, "out"_a)
+        .def("rope", &Builder::rope, "qkv"_a, "angles"_a, "num_angles"_a, "interleaved"_a, "cache"_a, "num_heads"_a,
+             "q_norm"_a.none(), "k_norm"_a.none(), "eps"_a, "out"_a)
+        .def("attention", &Builder::attention, "q"_a, "cache"_a, "num_heads"_a, "scale"_a, "window"_a.none(), "out"_a,
+             "quantized"_a.none())
+        .def("gather", &Builder::gather, "cols"_a, "x"_a, "out"_a);
+}
+
+}  // namespace tailrace

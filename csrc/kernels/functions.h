@@ -1,0 +1,25 @@
+// The kernels by name, once for each instruction set.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace tailrace::TAILRACE_ISA {
+
+void embed(Format format, const Tile* tiles, int row, int cols, float* out);
+void rms_norm(const float* x, const float* weight, int cols, float eps, float* out);
+void swiglu(const float* gate, const float* up, int cols, float* out);
+void quantize(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups);
+void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
+                    int num_tiles, const GemmOutput& out);
+void gemm_float(Format format, const float* x, size_t stride, int inputs, int first_row, int num_rows,
+                const Tile* tiles, int num_tiles, const GemmOutput& out);
+void rotate(const RotaryHead& head, float* out);
+void store_kv_bf16(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
+void store_kv_f32(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
+void attention_bf16(const AttentionTask& task);
+void attention_f32(const AttentionTask& task);
+int arg_max(const float* x, int n);
+float sum_exp(const float* x, int n, float max);
+void exp_scaled(const float* x, int n, float max, float temperature, float* out);
+
+}  // namespace tailrace::TAILRACE_ISA

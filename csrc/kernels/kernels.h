@@ -1,0 +1,100 @@
+// The kernels one instruction set offers, as a table of functions. Raw pointers and sizes: no Python, no threads.
+//
+// A kernel's result for one row never depends on the other rows of the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/layout.h"
+
+namespace tailrace {
+
+// Activations in int8 per group of 32: value = scale * code. Rows follow each other without a gap.
+struct QuantizedRows {
+    int8_t* codes;    // [rows][groups * 32]
+    float* scales;    // [rows][groups]
+    float* sums;      // [rows][groups], scale * sum(codes): what an offset of the weights is multiplied with
+    int32_t* shifts;  // [rows][groups], -128 * sum(codes): takes back the 128 that q8 weights are stored with
+    int groups;
+};
+
+// Sixteen (or, at the end of a matrix, fewer) neighbouring output columns.
+struct Tile {
+    const uint8_t* data;
+    int32_t column;
+    int32_t width;
+};
+
+// out = product + bias + residual, in this order.
+struct GemmOutput {
+    float* out;
+    size_t stride;
+    const float* bias;      // by column, or null
+    const float* residual;  // or null
+    size_t residual_stride;
+};
+
+struct AttentionTask {
+    const float* q;   // head 0 of this KV head's group, first token
+    size_t q_stride;  // floats from token to token
+    float* out;       // like q
+    size_t out_stride;
+    int num_tokens;
+    int heads;  // query heads that read this KV head
+    int head_dim;
+    int position;  // of the first token
+    int window;    // positions a token sees, its own included; 0: all
+    float scale;
+    const uint8_t* pool;    // at the keys of this head, in block 0, first 16 positions
+    size_t block_stride;    // bytes from block to block
+    size_t group_stride;    // bytes from 16 positions to the next, inside a block
+    int block_groups;       // block_tokens / 16
+    const int32_t* blocks;  // block table of the sequence
+    void* scratch;          // attention_scratch_bytes
+};
+
+struct RotaryHead {
+    const float* x;  // [head_dim]
+    int head_dim;
+    const float* norm;  // RMSNorm weight, or null
+    float eps;
+    const float* cosines;  // [rotary_dim / 2]
+    const float* sines;
+    int rotary_dim;
+    bool interleaved;
+};
+
+constexpr int kAttentionRows = 64;  // query rows (tokens x heads) of a task at most
+constexpr size_t attention_scratch_bytes(int head_dim) {
+    const size_t dim = padded_head(head_dim);
+    return kAttentionRows * (dim * 4 + dim * 4 + 8) + 8 * 64 * 8 + 4096;
+}
+
+struct Kernels {
+    void (*embed)(Format format, const Tile* tiles, int row, int cols, float* out);
+
+    // out may be x.
+    void (*rms_norm)(const float* x, const float* weight, int cols, float eps, float* out);
+    void (*swiglu)(const float* gate, const float* up, int cols, float* out);
+    void (*quantize)(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups);
+
+    void (*gemm_quantized)(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
+                           int num_tiles, const GemmOutput& out);
+    void (*gemm_float)(Format format, const float* x, size_t stride, int inputs, int first_row, int num_rows,
+                       const Tile* tiles, int num_tiles, const GemmOutput& out);
+
+    void (*rotate)(const RotaryHead& head, float* out);
+    // Put one position's key and value [head_dim] into their tiles; `lane` is the position modulo 16.
+    void (*store_kv_bf16)(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
+    void (*store_kv_f32)(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
+    void (*attention_bf16)(const AttentionTask& task);
+    void (*attention_f32)(const AttentionTask& task);
+
+    int (*arg_max)(const float* x, int n);               // the lowest index among equals
+    float (*sum_exp)(const float* x, int n, float max);  // sum of exp(x - max)
+    // out = exp((x - max) / temperature).
+    void (*exp_scaled)(const float* x, int n, float max, float temperature, float* out);
+};
+
+}  // namespace tailrace

@@ -1,0 +1,13 @@
+// The table of this instruction set.
+#include "kernels/functions.h"
+#include "kernels/kernels.h"
+
+namespace tailrace::TAILRACE_ISA {
+
+extern const Kernels kernels;
+const Kernels kernels = {
+    embed,         rms_norm,     swiglu,         quantize,      gemm_quantized, gemm_float, rotate,
+    store_kv_bf16, store_kv_f32, attention_bf16, attention_f32, arg_max,        sum_exp,    exp_scaled,
+};
+
+}  // namespace tailrace::TAILRACE_ISA

@@ -1,0 +1,177 @@
+#include "program/program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "simd/dispatch.h"
+
+namespace tailrace {
+
+namespace {
+
+// The message is a function: a step in bounds builds no strings.
+template <class Message>
+void require(bool condition, Message message) {
+    if (condition) return;
+    if constexpr (std::is_invocable_v<Message>) {
+        throw std::invalid_argument(message());
+    } else {
+        throw std::invalid_argument(message);
+    }
+}
+
+bool is_within(int value, int bound) {
+    return value >= 0 && value < bound;
+}
+
+}  // namespace
+
+Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& limits,
+                 const std::vector<CacheShape>& caches, bool is_half_cache, size_t activation_bytes)
+    : weights_(std::move(weights)), kernels_(kernels_for(isa)), limits_(limits), activations_(activation_bytes) {
+    require(limits.block_tokens > 0 && limits.block_tokens % kKeyGroup == 0,
+            "block_tokens must be a multiple of 16, not " + std::to_string(limits.block_tokens));
+    require(limits.num_threads > 0, "a program needs at least one thread");
+    const int groups = limits.block_tokens / kKeyGroup;
+    size_t scratch = 4096;
+    for (const CacheShape& shape : caches) {
+        const size_t head_bytes = 2 * kv_tile_bytes(shape.head_dim, is_half_cache ? 2 : 4);
+        const size_t group_bytes = head_bytes * shape.num_kv_heads;
+        caches_.push_back(
+            {nullptr, 0, group_bytes, head_bytes, groups, shape.num_kv_heads, shape.head_dim, is_half_cache});
+        scratch = std::max(scratch, attention_scratch_bytes(shape.head_dim));
+        block_bytes_ += group_bytes * groups;
+    }
+    pool_ = Memory(block_bytes_ * limits.num_blocks);
+    uint8_t* first = pool_.data();
+    for (CacheView& cache : caches_) {
+        cache.pool = first;
+        cache.block_stride = block_bytes_;
+        first += cache.group_stride * groups;
+    }
+    const size_t columns = activation_bytes / std::max(limits.max_tokens, 1);  // no row of any buffer is longer
+    for (int thread = 0; thread < limits.num_threads; ++thread) scratches_.emplace_back(scratch + columns);
+    row_sequences_.resize(limits.max_tokens);
+    query_tiles_.reserve(limits.max_tokens);
+    work_ = [this](int thread) { work(thread); };
+    team_ = std::make_unique<Team>(limits.num_threads);
+}
+
+void Program::finish(const FloatBuffer& logits, int num_embeddings) {
+    logits_ = logits;
+    num_embeddings_ = num_embeddings;
+    for (int thread = 0; thread < limits_.num_threads; ++thread) samplers_.emplace_back(kernels_, logits.cols);
+}
+
+void Program::limit_heads(int heads_per_kv_head) {
+    require(heads_per_kv_head <= kAttentionRows, std::to_string(heads_per_kv_head) +
+                                                     " query heads read one KV head: more than " +
+                                                     std::to_string(kAttentionRows) + " are not supported");
+    tile_tokens_ = std::min(tile_tokens_, kAttentionRows / heads_per_kv_head);
+}
+
+void Program::run(const Step& step, const Sampling* sampling, const Samples& samples) {
+    check(step);
+    if (sampling) check(*sampling, step.num_samples);
+    lay_out(step);
+    step_ = &step;
+    sampling_ = sampling;
+    samples_ = &samples;
+    team_->run(work_);
+}
+
+void Program::work(int thread) {
+    const Worker worker{kernels_,
+                        *team_,
+                        limits_,
+                        *step_,
+                        row_sequences_.data(),
+                        query_tiles_,
+                        activations_.data(),
+                        reinterpret_cast<float*>(scratches_[thread].data()),
+                        thread};
+    for (const auto& stage : stages_) {
+        stage->run(worker);
+        team_->barrier();
+    }
+    if (!sampling_) return;
+    for (int row = team_->claim(); row < step_->num_samples; row = team_->claim()) {
+        samplers_[thread].draw(logits() + static_cast<size_t>(row) * vocab(), *sampling_, row, *samples_);
+    }
+}
+
+void Program::lay_out(const Step& step) {
+    query_tiles_.clear();
+    for (int sequence = 0; sequence < step.num_sequences; ++sequence) {
+        const int first = step.row_starts[sequence], last = step.row_starts[sequence + 1];
+        for (int row = first; row < last; row += tile_tokens_) {
+            query_tiles_.push_back({sequence, row, std::min(tile_tokens_, last - row)});
+        }
+        std::fill(row_sequences_.begin() + first, row_sequences_.begin() + last, sequence);
+    }
+}
+
+void Program::check(const Step& step) const {
+    require(step.num_tokens <= limits_.max_tokens, "step: more tokens than planned for");
+    require(step.num_samples <= limits_.max_samples, "step: more samples than planned for");
+    require(step.num_sequences <= limits_.max_sequences, "step: more sequences than planned for");
+    require(step.row_starts[0] == 0 && step.row_starts[step.num_sequences] == step.num_tokens,
+            "step: row_starts do not cover the tokens");
+    for (int row = 0; row < step.num_tokens; ++row) {
+        require(is_within(step.token_ids[row], num_embeddings_),
+                [&] { return "step: no token " + std::to_string(step.token_ids[row]); });
+    }
+    const int max_tokens = limits_.max_blocks_per_sequence * limits_.block_tokens;
+    for (int n = 0; n < step.num_sequences; ++n) {
+        const int rows = step.row_starts[n + 1] - step.row_starts[n];
+        require(rows >= 0, "step: row_starts descend");
+        require(is_within(step.slots[n], limits_.max_sequences),
+                [&] { return "step: no slot " + std::to_string(step.slots[n]); });
+        require(step.starts[n] >= 0 && step.starts[n] <= max_tokens - rows,
+                "step: a sequence is longer than its row of the block table");
+        const int32_t* blocks =
+            step.block_tables + static_cast<size_t>(step.slots[n]) * limits_.max_blocks_per_sequence;
+        for (int b = 0; b * limits_.block_tokens < step.starts[n] + rows; ++b) {
+            require(is_within(blocks[b], limits_.num_blocks),
+                    [&] { return "step: no block " + std::to_string(blocks[b]); });
+        }
+    }
+    for (int s = 0; s < step.num_samples; ++s) {
+        require(is_within(step.sample_rows[s], step.num_tokens), "step: a sampled row outside of the step");
+    }
+}
+
+void Program::check(const Sampling& sampling, int num_samples) const {
+    for (int row = 0; row < num_samples; ++row) {
+        require(sampling.history_starts[row] <= sampling.history_starts[row + 1] &&
+                    sampling.bias_starts[row] <= sampling.bias_starts[row + 1],
+                "sampling: starts descend");
+        const int history = sampling.history_starts[row + 1] - sampling.history_starts[row];
+        require(sampling.history_prompt_tokens[row] >= 0 &&
+                    (history == 0 || sampling.history_prompt_tokens[row] <= history),
+                "sampling: more prompt tokens than the history has");
+    }
+    for (int i = 0; i < sampling.history_starts[num_samples]; ++i) {
+        require(is_within(sampling.history_ids[i], vocab()), "sampling: a history token outside of the vocabulary");
+    }
+    for (int i = 0; i < sampling.bias_starts[num_samples]; ++i) {
+        require(is_within(sampling.bias_ids[i], vocab()), "sampling: a biased token outside of the vocabulary");
+    }
+}
+
+void Program::copy_block(int source, int target, int num_tokens) {
+    require(is_within(source, limits_.num_blocks) && is_within(target, limits_.num_blocks),
+            "copy_block: no block " + std::to_string(source) + " or " + std::to_string(target));
+    require(num_tokens >= 0 && num_tokens <= limits_.block_tokens, "copy_block: more tokens than a block has");
+    if (source == target) return;
+    const size_t groups = (num_tokens + kKeyGroup - 1) / kKeyGroup;
+    for (const CacheView& cache : caches_) {
+        std::memcpy(cache.pool + target * block_bytes_, cache.pool + source * block_bytes_,
+                    groups * cache.group_stride);
+    }
+}
+
+}  // namespace tailrace

@@ -1,0 +1,77 @@
+// A model lowered to stages, with its KV pool, its activations and its threads: one call computes one step.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "program/memory.h"
+#include "program/sampler.h"
+#include "program/stage.h"
+#include "simd/isa.h"
+
+namespace tailrace {
+
+struct CacheShape {
+    int num_kv_heads;
+    int head_dim;
+};
+
+class Program {
+  public:
+    // Throws std::invalid_argument for shapes the kernels do not take, std::bad_alloc without memory.
+    Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& limits,
+            const std::vector<CacheShape>& caches, bool is_half_cache, size_t activation_bytes);
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+
+    void add(std::unique_ptr<Stage> stage) { stages_.push_back(std::move(stage)); }
+    // Says which buffer holds the logits, and how many token ids there are.
+    void finish(const FloatBuffer& logits, int num_embeddings);
+
+    const Weights& weights() const { return *weights_; }
+    const Limits& limits() const { return limits_; }
+    CacheView cache(int index) const { return caches_.at(index); }
+    void limit_heads(int heads_per_kv_head);  // of an attention stage
+    size_t block_bytes() const { return block_bytes_; }
+    int vocab() const { return logits_.cols; }
+
+    // Computes a step; draws into `samples` where sampling is given. Throws std::invalid_argument for a step out of
+    // bounds, before anything is computed.
+    void run(const Step& step, const Sampling* sampling, const Samples& samples);
+    const float* logits() const { return reinterpret_cast<const float*>(activations_.data() + logits_.offset); }
+
+    void copy_block(int source, int target, int num_tokens);
+
+  private:
+    void check(const Step& step) const;
+    void check(const Sampling& sampling, int num_samples) const;
+    void lay_out(const Step& step);
+    void work(int thread);
+
+    std::shared_ptr<const Weights> weights_;
+    const Kernels& kernels_;
+    const Limits limits_;
+    std::vector<CacheView> caches_;
+    size_t block_bytes_ = 0;
+    int tile_tokens_ = kAttentionRows;
+    Memory pool_;
+    Memory activations_;
+    std::vector<Memory> scratches_;
+    std::vector<std::unique_ptr<Stage>> stages_;
+    FloatBuffer logits_{0, 0};
+    int num_embeddings_ = 0;
+    std::vector<Sampler> samplers_;
+    std::vector<int32_t> row_sequences_;
+    std::vector<QueryTile> query_tiles_;
+
+    // Of the step that is being run.
+    const Step* step_ = nullptr;
+    const Sampling* sampling_ = nullptr;
+    const Samples* samples_ = nullptr;
+    std::function<void(int)> work_;
+    std::unique_ptr<Team> team_;  // last: its threads end before anything they use
+};
+
+}  // namespace tailrace

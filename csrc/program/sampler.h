@@ -1,0 +1,65 @@
+// Draws one token from a row of logits (tailrace.ops.api.SamplingInputs says in which order what is done).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace tailrace {
+
+struct Sampling {
+    const float* temperature;
+    const float* top_p;
+    const int32_t* top_k;
+    const float* min_p;
+    const uint64_t* seed;
+    const int64_t* position;
+    const int32_t* num_logprobs;
+    const float* repetition_penalty;
+    const float* frequency_penalty;
+    const float* presence_penalty;
+    const int32_t* history_starts;
+    const int32_t* history_ids;
+    const int32_t* history_prompt_tokens;
+    const int32_t* bias_starts;
+    const int32_t* bias_ids;
+    const float* bias_values;
+};
+
+constexpr int kMaxTopLogprobs = 20;
+
+struct Samples {
+    int32_t* token_ids;
+    float* logprobs;
+    int32_t* top_ids;  // [rows][kMaxTopLogprobs]
+    float* top_logprobs;
+};
+
+// Philox4x32-10 keyed by seed, counted by position: the same number for the same token wherever it is drawn.
+double uniform(uint64_t seed, uint64_t position);
+
+// One thread's sampler with its scratch memory.
+class Sampler {
+  public:
+    Sampler(const Kernels& kernels, int vocab);
+
+    void draw(const float* logits, const Sampling& sampling, int row, const Samples& out);
+
+  private:
+    const float* adjust(const float* logits, const Sampling& sampling, int row);
+    void penalize(const Sampling& sampling, int row);
+    int pick(const float* logits, const Sampling& sampling, int row);
+    int pick_by_chance(const float* logits, const Sampling& sampling, int row);
+    int collect(const float* logits, float threshold);
+    void report(const float* logits, int row, int num_top, const Samples& out) const;
+
+    const Kernels& kernels_;
+    const int vocab_;
+    std::vector<float> adjusted_;
+    std::vector<float> weights_;        // exp((logit - max) / temperature)
+    std::vector<uint64_t> candidates_;  // best first once sorted
+    std::vector<int32_t> counts_;       // by token; all zero between rows
+};
+
+}  // namespace tailrace

@@ -1,0 +1,194 @@
+#include "program/stage.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace tailrace {
+
+namespace {
+
+struct Range {
+    int first, last;
+};
+
+// This thread's share of n neighbouring pieces of work.
+Range share(const Worker& worker, int n) {
+    const int64_t threads = worker.team.size();
+    return {static_cast<int>(n * static_cast<int64_t>(worker.thread) / threads),
+            static_cast<int>(n * static_cast<int64_t>(worker.thread + 1) / threads)};
+}
+
+int count(const Worker& worker, Rows rows) {
+    return rows == Rows::kTokens ? worker.step.num_tokens : worker.step.num_samples;
+}
+
+float* row_of(const Worker& worker, const FloatBuffer& buffer, int row) {
+    return worker.floats(buffer.offset) + static_cast<size_t>(row) * buffer.cols;
+}
+
+QuantizedRows rows_of(const Worker& worker, const QuantizedBuffer& buffer) {
+    const int groups = buffer.cols / kGroup;
+    const size_t codes = align64(static_cast<size_t>(buffer.max_rows) * buffer.cols);
+    const size_t numbers = align64(static_cast<size_t>(buffer.max_rows) * groups * 4);
+    uint8_t* base = worker.activations + buffer.offset;
+    return {reinterpret_cast<int8_t*>(base), reinterpret_cast<float*>(base + codes),
+            reinterpret_cast<float*>(base + codes + numbers), reinterpret_cast<int32_t*>(base + codes + 2 * numbers),
+            groups};
+}
+
+void quantize_row(const Worker& worker, const float* x, const QuantizedBuffer& out, int row) {
+    worker.kernels.quantize(x, rows_of(worker, out), row, 0, out.cols / kGroup);
+}
+
+uint8_t* tile_of(const CacheView& cache, const int32_t* blocks, int position, int head) {
+    const int group = position / kKeyGroup;
+    return cache.pool + blocks[group / cache.block_groups] * cache.block_stride +
+           group % cache.block_groups * cache.group_stride + head * cache.head_stride;
+}
+
+}  // namespace
+
+size_t quantized_bytes(int max_rows, int cols) {
+    const size_t rows = max_rows;
+    return align64(rows * cols) + 3 * align64(rows * (cols / kGroup) * 4);
+}
+
+void EmbedStage::run(const Worker& worker) const {
+    const auto [first, last] = share(worker, worker.step.num_tokens);
+    for (int row = first; row < last; ++row) {
+        worker.kernels.embed(table->format, table->tiles.data(), worker.step.token_ids[row], table->inputs,
+                             row_of(worker, out, row));
+    }
+}
+
+void NormStage::run(const Worker& worker) const {
+    const auto [first, last] = share(worker, count(worker, rows));
+    for (int row = first; row < last; ++row) {
+        float* target = out ? row_of(worker, *out, row) : worker.scratch;
+        worker.kernels.rms_norm(row_of(worker, x, row), weight, x.cols, eps, target);
+        if (quantized) quantize_row(worker, target, *quantized, row);
+    }
+}
+
+void QuantizeStage::run(const Worker& worker) const {
+    const auto [first, last] = share(worker, count(worker, rows));
+    for (int row = first; row < last; ++row) quantize_row(worker, row_of(worker, x, row), out, row);
+}
+
+void SwiGluStage::run(const Worker& worker) const {
+    const auto [first, last] = share(worker, count(worker, rows));
+    for (int row = first; row < last; ++row) {
+        float* target = out ? row_of(worker, *out, row) : worker.scratch;
+        const float* gate = row_of(worker, x, row);
+        worker.kernels.swiglu(gate, gate + cols, cols, target);
+        if (quantized) quantize_row(worker, target, *quantized, row);
+    }
+}
+
+void GemmStage::run_tiles(const Worker& worker, int first_row, int num_rows, int first_tile, int last_tile) const {
+    const GemmOutput target{row_of(worker, out, 0), static_cast<size_t>(out.cols), bias.empty() ? nullptr : bias.data(),
+                            residual ? row_of(worker, *residual, 0) : nullptr,
+                            residual ? static_cast<size_t>(residual->cols) : 0};
+    int base = 0;  // number of the part's first tile
+    for (const Part& part : parts) {
+        const int size = static_cast<int>(part.tiles.size());
+        const int first = std::max(first_tile - base, 0), last = std::min(last_tile - base, size);
+        base += size;
+        if (first >= last) continue;
+        const Tile* tiles = part.tiles.data() + first;
+        if (is_quantized(part.format)) {
+            worker.kernels.gemm_quantized(part.format, rows_of(worker, *quantized), first_row, num_rows, tiles,
+                                          last - first, target);
+        } else {
+            worker.kernels.gemm_float(part.format, row_of(worker, *x, 0), x->cols, part.inputs, first_row, num_rows,
+                                      tiles, last - first, target);
+        }
+    }
+}
+
+void GemmStage::run(const Worker& worker) const {
+    constexpr int kFewRows = 4;     // as many as are bound by reading weights: contiguous shares read best
+    constexpr int kRowChunk = 120;  // rows whose activations stay in the cache
+    const int num_rows = count(worker, rows);
+    if (num_rows <= kFewRows) {
+        const auto [first, last] = share(worker, (num_tiles + 1) / 2);
+        run_tiles(worker, 0, num_rows, 2 * first, std::min(2 * last, num_tiles));
+        return;
+    }
+    const int chunk = std::clamp(num_tiles / (worker.team.size() * 8), 1, 4) * 2;
+    const int tile_chunks = (num_tiles + chunk - 1) / chunk;
+    const int row_chunks = (num_rows + kRowChunk - 1) / kRowChunk;
+    for (int piece = worker.team.claim(); piece < tile_chunks * row_chunks; piece = worker.team.claim()) {
+        const int tile = piece % tile_chunks * chunk, row = piece / tile_chunks * kRowChunk;
+        run_tiles(worker, row, std::min(kRowChunk, num_rows - row), tile, std::min(tile + chunk, num_tiles));
+    }
+}
+
+void AnglesStage::run(const Worker& worker) const {
+    const size_t half = inv_freq.size();
+    const auto [first, last] = share(worker, worker.step.num_tokens);
+    for (int row = first; row < last; ++row) {
+        float* cosines = row_of(worker, out, row);
+        float* sines = cosines + half;
+        const double position = worker.position_of(row);
+        for (size_t i = 0; i < half; ++i) {
+            const double angle = position * inv_freq[i];
+            cosines[i] = static_cast<float>(std::cos(angle)) * scale;
+            sines[i] = static_cast<float>(std::sin(angle)) * scale;
+        }
+    }
+}
+
+void RopeStage::run(const Worker& worker) const {
+    const int dim = cache.head_dim, kv_heads = cache.num_kv_heads, group = num_heads / kv_heads;
+    const int half = angles.cols / 2;
+    const auto store_kv = cache.is_half ? worker.kernels.store_kv_bf16 : worker.kernels.store_kv_f32;
+    const auto [first, last] = share(worker, worker.step.num_tokens * kv_heads);
+    for (int piece = first; piece < last; ++piece) {
+        const int row = piece / kv_heads, kv_head = piece % kv_heads;
+        const float* cosines = row_of(worker, angles, row);
+        const float* source = row_of(worker, qkv, row);
+        RotaryHead head{nullptr, dim, q_norm, eps, cosines, cosines + half, 2 * half, is_interleaved};
+        for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+            head.x = source + h * dim;
+            worker.kernels.rotate(head, row_of(worker, out, row) + h * dim);
+        }
+        head.x = source + (num_heads + kv_head) * dim;
+        head.norm = k_norm;
+        worker.kernels.rotate(head, worker.scratch);
+        const int position = worker.position_of(row);
+        uint8_t* tile = tile_of(cache, worker.blocks_of(worker.row_sequences[row]), position, kv_head);
+        store_kv(worker.scratch, source + (num_heads + kv_heads + kv_head) * dim, dim, position % kKeyGroup, tile);
+    }
+}
+
+void AttentionStage::run(const Worker& worker) const {
+    const int dim = cache.head_dim, kv_heads = cache.num_kv_heads, group = num_heads / kv_heads;
+    const auto attend = cache.is_half ? worker.kernels.attention_bf16 : worker.kernels.attention_f32;
+    const int pieces = static_cast<int>(worker.query_tiles.size()) * kv_heads;
+    for (int piece = worker.team.claim(); piece < pieces; piece = worker.team.claim()) {
+        // The last tile of a prompt sees most: begin with the longest work.
+        const QueryTile& tile = worker.query_tiles[(pieces - 1 - piece) / kv_heads];
+        const int kv_head = piece % kv_heads, column = kv_head * group * dim;
+        attend({row_of(worker, q, tile.first_row) + column, static_cast<size_t>(q.cols),
+                row_of(worker, out, tile.first_row) + column, static_cast<size_t>(out.cols), tile.num_tokens, group,
+                dim, worker.position_of(tile.first_row), window, scale, cache.pool + kv_head * cache.head_stride,
+                cache.block_stride, cache.group_stride, cache.block_groups, worker.blocks_of(tile.sequence),
+                worker.scratch});
+        if (!quantized) continue;
+        for (int row = tile.first_row; row < tile.first_row + tile.num_tokens; ++row) {
+            worker.kernels.quantize(row_of(worker, out, row) + column, rows_of(worker, *quantized), row,
+                                    column / kGroup, group * dim / kGroup);
+        }
+    }
+}
+
+void GatherStage::run(const Worker& worker) const {
+    const auto [first, last] = share(worker, worker.step.num_samples);
+    for (int row = first; row < last; ++row) {
+        std::memcpy(row_of(worker, out, row), row_of(worker, x, worker.step.sample_rows[row]), x.cols * sizeof(float));
+    }
+}
+
+}  // namespace tailrace

@@ -1,0 +1,173 @@
+// The stages a program is lowered to. Each is run by all threads at once and shares its work out among them.
+//
+// Buffers are byte offsets into the program's one memory of activations; who may share memory is decided by the
+// lowering (tailrace/ops/buffers.py).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "program/step.h"
+#include "program/team.h"
+#include "program/weights.h"
+
+namespace tailrace {
+
+// The KV pool and where one cache lies in a block of it.
+struct CacheView {
+    uint8_t* pool;  // at this cache, in block 0
+    size_t block_stride;
+    size_t group_stride;
+    size_t head_stride;
+    int block_groups;
+    int num_kv_heads;
+    int head_dim;
+    bool is_half;
+};
+
+// What a thread has in hand while it runs a stage.
+struct Worker {
+    const Kernels& kernels;
+    Team& team;
+    const Limits& limits;
+    const Step& step;
+    const int32_t* row_sequences;  // [num_tokens]
+    const std::vector<QueryTile>& query_tiles;
+    uint8_t* activations;
+    float* scratch;  // this thread's own
+    int thread;
+
+    float* floats(size_t offset) const { return reinterpret_cast<float*>(activations + offset); }
+    int position_of(int row) const {
+        const int sequence = row_sequences[row];
+        return step.starts[sequence] + row - step.row_starts[sequence];
+    }
+    const int32_t* blocks_of(int sequence) const {
+        return step.block_tables + static_cast<size_t>(step.slots[sequence]) * limits.max_blocks_per_sequence;
+    }
+};
+
+enum class Rows { kTokens, kSamples };
+
+// Activations of one tensor: in float, in int8, or both.
+struct FloatBuffer {
+    size_t offset;
+    int cols;
+};
+struct QuantizedBuffer {
+    size_t offset;
+    int cols;
+    int max_rows;
+};
+
+size_t quantized_bytes(int max_rows, int cols);
+
+class Stage {
+  public:
+    virtual ~Stage() = default;
+    virtual void run(const Worker& worker) const = 0;
+};
+
+struct EmbedStage final : Stage {
+    const Matrix* table;
+    FloatBuffer out;
+
+    void run(const Worker& worker) const override;
+};
+
+struct NormStage final : Stage {
+    Rows rows;
+    FloatBuffer x;
+    const float* weight;
+    float eps;
+    std::optional<FloatBuffer> out;
+    std::optional<QuantizedBuffer> quantized;
+
+    void run(const Worker& worker) const override;
+};
+
+struct QuantizeStage final : Stage {
+    Rows rows;
+    FloatBuffer x;
+    QuantizedBuffer out;
+
+    void run(const Worker& worker) const override;
+};
+
+// Several matrices side by side over one input.
+struct GemmStage final : Stage {
+    struct Part {
+        Format format;
+        int inputs;
+        std::vector<Tile> tiles;
+    };
+    Rows rows;
+    std::optional<FloatBuffer> x;
+    std::optional<QuantizedBuffer> quantized;
+    std::vector<Part> parts;
+    int num_tiles;
+    std::vector<float> bias;  // empty: none
+    std::optional<FloatBuffer> residual;
+    FloatBuffer out;
+
+    void run(const Worker& worker) const override;
+
+  private:
+    void run_tiles(const Worker& worker, int first_row, int num_rows, int first_tile, int last_tile) const;
+};
+
+struct SwiGluStage final : Stage {
+    Rows rows;
+    FloatBuffer x;
+    std::optional<FloatBuffer> out;
+    std::optional<QuantizedBuffer> quantized;
+    int cols;
+
+    void run(const Worker& worker) const override;
+};
+
+// Cosines and sines of this step's positions, shared by all layers.
+struct AnglesStage final : Stage {
+    std::vector<float> inv_freq;
+    float scale;
+    FloatBuffer out;  // [tokens][cosines, sines]
+
+    void run(const Worker& worker) const override;
+};
+
+struct RopeStage final : Stage {
+    FloatBuffer qkv;
+    FloatBuffer angles;
+    CacheView cache;
+    int num_heads;
+    bool is_interleaved;
+    const float* q_norm;  // or null
+    const float* k_norm;
+    float eps;
+    FloatBuffer out;
+
+    void run(const Worker& worker) const override;
+};
+
+struct AttentionStage final : Stage {
+    FloatBuffer q;
+    CacheView cache;
+    int num_heads;
+    float scale;
+    int window;  // 0: all
+    FloatBuffer out;
+    std::optional<QuantizedBuffer> quantized;
+
+    void run(const Worker& worker) const override;
+};
+
+struct GatherStage final : Stage {
+    FloatBuffer x;
+    FloatBuffer out;
+
+    void run(const Worker& worker) const override;
+};
+
+}  // namespace tailrace

@@ -1,0 +1,384 @@
+// Sixteen floats, or sixteen 32-bit integers, in whatever registers the instruction set of this translation unit has.
+//
+// Everything is lane-wise and every horizontal sum adds in one fixed order, so a result depends on the values alone.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "simd/half.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#ifndef TAILRACE_ISA
+#error "compile kernels with -DTAILRACE_ISA=<instruction set>"
+#endif
+
+#define TAILRACE_INLINE static inline __attribute__((always_inline))
+
+namespace tailrace::TAILRACE_ISA {
+
+constexpr int kLanes = 16;
+
+#if defined(__AVX512F__)
+
+struct Vec {
+    __m512 v;
+};
+struct VecI {
+    __m512i v;
+};
+
+TAILRACE_INLINE __mmask16 first_lanes(int n) {
+    return static_cast<__mmask16>((1u << n) - 1);
+}
+
+TAILRACE_INLINE Vec set1(float x) {
+    return {_mm512_set1_ps(x)};
+}
+TAILRACE_INLINE Vec load(const float* p) {
+    return {_mm512_loadu_ps(p)};
+}
+TAILRACE_INLINE Vec load_first(const float* p, int n) {
+    return {_mm512_maskz_loadu_ps(first_lanes(n), p)};
+}
+TAILRACE_INLINE void store(float* p, Vec a) {
+    _mm512_storeu_ps(p, a.v);
+}
+TAILRACE_INLINE void store_first(float* p, Vec a, int n) {
+    _mm512_mask_storeu_ps(p, first_lanes(n), a.v);
+}
+TAILRACE_INLINE Vec operator+(Vec a, Vec b) {
+    return {_mm512_add_ps(a.v, b.v)};
+}
+TAILRACE_INLINE Vec operator-(Vec a, Vec b) {
+    return {_mm512_sub_ps(a.v, b.v)};
+}
+TAILRACE_INLINE Vec operator*(Vec a, Vec b) {
+    return {_mm512_mul_ps(a.v, b.v)};
+}
+TAILRACE_INLINE Vec operator/(Vec a, Vec b) {
+    return {_mm512_div_ps(a.v, b.v)};
+}
+TAILRACE_INLINE Vec fma(Vec a, Vec b, Vec c) {
+    return {_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+TAILRACE_INLINE Vec max(Vec a, Vec b) {
+    return {_mm512_max_ps(a.v, b.v)};
+}
+TAILRACE_INLINE Vec min(Vec a, Vec b) {
+    return {_mm512_min_ps(a.v, b.v)};
+}
+TAILRACE_INLINE Vec abs(Vec a) {
+    return {_mm512_abs_ps(a.v)};
+}
+TAILRACE_INLINE Vec where_less(Vec a, Vec b, Vec yes, Vec no) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
+}
+// Lanes [first, last) of `inside`, the others of `outside`.
+TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) {
+    const auto mask = static_cast<__mmask16>(first_lanes(last) & ~first_lanes(first));
+    return {_mm512_mask_blend_ps(mask, outside.v, inside.v)};
+}
+
+TAILRACE_INLINE VecI set1(int32_t x) {
+    return {_mm512_set1_epi32(x)};
+}
+TAILRACE_INLINE VecI operator+(VecI a, VecI b) {
+    return {_mm512_add_epi32(a.v, b.v)};
+}
+TAILRACE_INLINE VecI nearest(Vec a) {
+    return {_mm512_cvtps_epi32(a.v)};
+}
+TAILRACE_INLINE Vec to_float(VecI a) {
+    return {_mm512_cvtepi32_ps(a.v)};
+}
+TAILRACE_INLINE Vec power_of_two(VecI n) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n.v, _mm512_set1_epi32(127)), 23))};
+}
+TAILRACE_INLINE void store_int8(int8_t* p, VecI a) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a.v));
+}
+
+TAILRACE_INLINE Vec load_half(const uint16_t* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+// The even (low) and odd (high) bfloat16 of sixteen pairs.
+TAILRACE_INLINE void load_bf16_pairs(const void* p, Vec* even, Vec* odd) {
+    const __m512i pairs = _mm512_loadu_si512(p);
+    *even = {_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16))};
+    *odd = {_mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u))))};
+}
+TAILRACE_INLINE void store_bf16(uint16_t* p, Vec a) {
+#if defined(__AVX512BF16__)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(a.v));
+#else
+    const __m512i bits = _mm512_castps_si512(a.v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
+#endif
+}
+
+#elif defined(__AVX2__)
+
+struct Vec {
+    __m256 a, b;
+};
+struct VecI {
+    __m256i a, b;
+};
+
+TAILRACE_INLINE __m256i lanes_below(int n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TAILRACE_INLINE Vec set1(float x) {
+    return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+TAILRACE_INLINE Vec load(const float* p) {
+    return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+TAILRACE_INLINE Vec load_first(const float* p, int n) {
+    return {_mm256_maskload_ps(p, lanes_below(n)), _mm256_maskload_ps(p + 8, lanes_below(n - 8))};
+}
+TAILRACE_INLINE void store(float* p, Vec x) {
+    _mm256_storeu_ps(p, x.a);
+    _mm256_storeu_ps(p + 8, x.b);
+}
+TAILRACE_INLINE void store_first(float* p, Vec x, int n) {
+    _mm256_maskstore_ps(p, lanes_below(n), x.a);
+    _mm256_maskstore_ps(p + 8, lanes_below(n - 8), x.b);
+}
+TAILRACE_INLINE Vec operator+(Vec x, Vec y) {
+    return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+}
+TAILRACE_INLINE Vec operator-(Vec x, Vec y) {
+    return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)};
+}
+TAILRACE_INLINE Vec operator*(Vec x, Vec y) {
+    return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
+}
+TAILRACE_INLINE Vec operator/(Vec x, Vec y) {
+    return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)};
+}
+TAILRACE_INLINE Vec fma(Vec x, Vec y, Vec z) {
+    return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+TAILRACE_INLINE Vec max(Vec x, Vec y) {
+    return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
+}
+TAILRACE_INLINE Vec min(Vec x, Vec y) {
+    return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)};
+}
+TAILRACE_INLINE Vec abs(Vec x) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+}
+TAILRACE_INLINE Vec where_less(Vec x, Vec y, Vec yes, Vec no) {
+    return {_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)),
+            _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))};
+}
+TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) {
+    const __m256i low = _mm256_andnot_si256(lanes_below(first), lanes_below(last));
+    const __m256i high = _mm256_andnot_si256(lanes_below(first - 8), lanes_below(last - 8));
+    return {_mm256_blendv_ps(outside.a, inside.a, _mm256_castsi256_ps(low)),
+            _mm256_blendv_ps(outside.b, inside.b, _mm256_castsi256_ps(high))};
+}
+
+TAILRACE_INLINE VecI set1(int32_t x) {
+    return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+TAILRACE_INLINE VecI operator+(VecI x, VecI y) {
+    return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
+TAILRACE_INLINE VecI nearest(Vec x) {
+    return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
+}
+TAILRACE_INLINE Vec to_float(VecI x) {
+    return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
+}
+TAILRACE_INLINE Vec power_of_two(VecI n) {
+    const __m256i bias = _mm256_set1_epi32(127);
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.a, bias), 23)),
+            _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.b, bias), 23))};
+}
+TAILRACE_INLINE void store_int8(int8_t* p, VecI x) {
+    // packs works within 128-bit halves: bring the four quarters back into order.
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(words, words), 0xd8);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(bytes));
+}
+
+TAILRACE_INLINE Vec load_half(const uint16_t* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+TAILRACE_INLINE void load_bf16_pairs(const void* p, Vec* even, Vec* odd) {
+    const auto* pairs = static_cast<const __m256i*>(p);
+    const __m256i low = _mm256_loadu_si256(pairs), high = _mm256_loadu_si256(pairs + 1);
+    const __m256i mask = _mm256_set1_epi32(static_cast<int32_t>(0xffff0000u));
+    *even = {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+    *odd = {_mm256_castsi256_ps(_mm256_and_si256(low, mask)), _mm256_castsi256_ps(_mm256_and_si256(high, mask))};
+}
+TAILRACE_INLINE __m256i round_to_bf16(__m256 x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd), 16);
+}
+TAILRACE_INLINE void store_bf16(uint16_t* p, Vec x) {
+    const __m256i words = _mm256_packus_epi32(round_to_bf16(x.a), round_to_bf16(x.b));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
+}
+
+#else
+
+struct Vec {
+    float v[kLanes];
+};
+struct VecI {
+    int32_t v[kLanes];
+};
+
+#define TAILRACE_LANES(Type, expression)                    \
+    Type r;                                                 \
+    for (int i = 0; i < kLanes; ++i) r.v[i] = (expression); \
+    return r
+
+TAILRACE_INLINE Vec set1(float x) {
+    TAILRACE_LANES(Vec, x);
+}
+TAILRACE_INLINE Vec load(const float* p) {
+    TAILRACE_LANES(Vec, p[i]);
+}
+TAILRACE_INLINE Vec load_first(const float* p, int n) {
+    TAILRACE_LANES(Vec, i < n ? p[i] : 0.0f);
+}
+TAILRACE_INLINE void store(float* p, Vec a) {
+    std::memcpy(p, a.v, sizeof a.v);
+}
+TAILRACE_INLINE void store_first(float* p, Vec a, int n) {
+    std::memcpy(p, a.v, n * sizeof(float));
+}
+TAILRACE_INLINE Vec operator+(Vec a, Vec b) {
+    TAILRACE_LANES(Vec, a.v[i] + b.v[i]);
+}
+TAILRACE_INLINE Vec operator-(Vec a, Vec b) {
+    TAILRACE_LANES(Vec, a.v[i] - b.v[i]);
+}
+TAILRACE_INLINE Vec operator*(Vec a, Vec b) {
+    TAILRACE_LANES(Vec, a.v[i] * b.v[i]);
+}
+TAILRACE_INLINE Vec operator/(Vec a, Vec b) {
+    TAILRACE_LANES(Vec, a.v[i] / b.v[i]);
+}
+TAILRACE_INLINE Vec fma(Vec a, Vec b, Vec c) {
+    TAILRACE_LANES(Vec, a.v[i] * b.v[i] + c.v[i]);
+}
+TAILRACE_INLINE Vec max(Vec a, Vec b) {
+    TAILRACE_LANES(Vec, a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
+}
+TAILRACE_INLINE Vec min(Vec a, Vec b) {
+    TAILRACE_LANES(Vec, a.v[i] < b.v[i] ? a.v[i] : b.v[i]);
+}
+TAILRACE_INLINE Vec abs(Vec a) {
+    TAILRACE_LANES(Vec, __builtin_fabsf(a.v[i]));
+}
+TAILRACE_INLINE Vec where_less(Vec a, Vec b, Vec yes, Vec no) {
+    TAILRACE_LANES(Vec, a.v[i] < b.v[i] ? yes.v[i] : no.v[i]);
+}
+TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) {
+    TAILRACE_LANES(Vec, i >= first && i < last ? inside.v[i] : outside.v[i]);
+}
+
+TAILRACE_INLINE VecI set1(int32_t x) {
+    TAILRACE_LANES(VecI, x);
+}
+TAILRACE_INLINE VecI operator+(VecI a, VecI b) {
+    TAILRACE_LANES(VecI, a.v[i] + b.v[i]);
+}
+// Out of range is undefined for a plain cast; the vector units give the smallest integer, and so do we.
+TAILRACE_INLINE int32_t nearest_one(float x) {
+    return x >= -0x1p31f && x < 0x1p31f ? static_cast<int32_t>(__builtin_rintf(x)) : INT32_MIN;
+}
+TAILRACE_INLINE VecI nearest(Vec a) {
+    TAILRACE_LANES(VecI, nearest_one(a.v[i]));
+}
+TAILRACE_INLINE Vec to_float(VecI a) {
+    TAILRACE_LANES(Vec, static_cast<float>(a.v[i]));
+}
+TAILRACE_INLINE Vec power_of_two(VecI n) {
+    TAILRACE_LANES(Vec, bits_float(static_cast<uint32_t>(n.v[i] + 127) << 23));
+}
+TAILRACE_INLINE void store_int8(int8_t* p, VecI a) {
+    for (int i = 0; i < kLanes; ++i) {
+        p[i] = static_cast<int8_t>(a.v[i] < -128 ? -128 : a.v[i] > 127 ? 127 : a.v[i]);
+    }
+}
+
+TAILRACE_INLINE Vec load_half(const uint16_t* p) {
+    TAILRACE_LANES(Vec, half_to_float(p[i]));
+}
+TAILRACE_INLINE void load_bf16_pairs(const void* p, Vec* even, Vec* odd) {
+    uint32_t pairs[kLanes];
+    std::memcpy(pairs, p, sizeof pairs);
+    for (int i = 0; i < kLanes; ++i) {
+        even->v[i] = bits_float(pairs[i] << 16);
+        odd->v[i] = bits_float(pairs[i] & 0xffff0000u);
+    }
+}
+TAILRACE_INLINE void store_bf16(uint16_t* p, Vec a) {
+    for (int i = 0; i < kLanes; ++i) p[i] = float_to_bf16(a.v[i]);
+}
+
+#undef TAILRACE_LANES
+
+#endif
+
+TAILRACE_INLINE Vec zero() {
+    return set1(0.0f);
+}
+
+// The horizontal reductions halve in the same order on every instruction set.
+TAILRACE_INLINE float sum(Vec a) {
+    float x[kLanes];
+    store(x, a);
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) x[i] += x[i + half];
+    }
+    return x[0];
+}
+
+TAILRACE_INLINE float largest(Vec a) {
+    float x[kLanes];
+    store(x, a);
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
+    }
+    return x[0];
+}
+
+// 2^x to about one unit in the last place; exactly 1 at 0, exactly 0 below -126.
+TAILRACE_INLINE Vec exp2(Vec x) {
+    const Vec bounded = max(min(x, set1(127.0f)), set1(-126.0f));
+    const VecI whole = nearest(bounded);
+    const Vec f = bounded - to_float(whole);
+    Vec p = set1(1.54035304e-4f);
+    p = fma(p, f, set1(1.33335581e-3f));
+    p = fma(p, f, set1(9.61812911e-3f));
+    p = fma(p, f, set1(5.55041087e-2f));
+    p = fma(p, f, set1(2.40226507e-1f));
+    p = fma(p, f, set1(6.93147181e-1f));
+    p = fma(p, f, set1(1.0f));
+    return where_less(x, set1(-126.0f), zero(), p * power_of_two(whole));
+}
+
+constexpr float kLog2e = 1.44269504f;
+
+TAILRACE_INLINE Vec exp(Vec x) {
+    return exp2(x * set1(kLog2e));
+}
+
+}  // namespace tailrace::TAILRACE_ISA

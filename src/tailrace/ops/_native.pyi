@@ -1,0 +1,127 @@
+"""The compiled module csrc/bind/module.cpp. Offsets are bytes into a program's activations; ids number weights."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_TOP_LOGPROBS: int
+
+def isas() -> list[str]: ...
+def choose_isa(name: str) -> str: ...
+def quantized_bytes(max_rows: int, cols: int) -> int: ...
+def uniform(seed: int, position: int) -> float: ...
+
+class Weights:
+    def __init__(self) -> None: ...
+    def add_q4(
+        self, codes: NDArray[np.uint8], scales: NDArray[np.floating[Any]], offsets: NDArray[np.floating[Any]]
+    ) -> int: ...
+    def add_q8(self, codes: NDArray[np.int8], scales: NDArray[np.floating[Any]]) -> int: ...
+    def add_float(self, values: NDArray[np.float32 | np.float16 | np.uint16]) -> int: ...
+    def add_vector(self, values: NDArray[np.float32]) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+
+class Step:
+    def __init__(
+        self,
+        token_ids: NDArray[np.int32],
+        row_starts: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        slots: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        sample_rows: NDArray[np.int32],
+    ) -> None: ...
+
+class Sampling:
+    def __init__(
+        self,
+        temperature: NDArray[np.float32],
+        top_p: NDArray[np.float32],
+        top_k: NDArray[np.int32],
+        min_p: NDArray[np.float32],
+        seed: NDArray[np.uint64],
+        position: NDArray[np.int64],
+        num_logprobs: NDArray[np.int32],
+        repetition_penalty: NDArray[np.float32],
+        frequency_penalty: NDArray[np.float32],
+        presence_penalty: NDArray[np.float32],
+        history_starts: NDArray[np.int32],
+        history_ids: NDArray[np.int32],
+        history_prompt_tokens: NDArray[np.int32],
+        bias_starts: NDArray[np.int32],
+        bias_ids: NDArray[np.int32],
+        bias_values: NDArray[np.float32],
+    ) -> None: ...
+
+class Samples:
+    def __init__(
+        self,
+        token_ids: NDArray[np.int32],
+        logprobs: NDArray[np.float32],
+        top_ids: NDArray[np.int32],
+        top_logprobs: NDArray[np.float32],
+    ) -> None: ...
+
+class Program:
+    def __init__(
+        self,
+        weights: Weights,
+        isa: str,
+        max_tokens: int,
+        max_samples: int,
+        max_sequences: int,
+        max_blocks_per_sequence: int,
+        num_blocks: int,
+        block_tokens: int,
+        num_threads: int,
+        caches: Sequence[tuple[int, int]],
+        half_cache: bool,
+        activation_bytes: int,
+    ) -> None: ...
+    def finish(self, logits: int, vocab: int, num_embeddings: int) -> None: ...
+    def compute(self, step: Step) -> None: ...
+    def draw(self, step: Step, sampling: Sampling, samples: Samples) -> None: ...
+    def logits(self) -> NDArray[np.float32]: ...
+    def copy_block(self, source: int, target: int, num_tokens: int) -> None: ...
+    @property
+    def block_bytes(self) -> int: ...
+
+class Builder:
+    def __init__(self, program: Program) -> None: ...
+    def embed(self, table: int, out: int) -> None: ...
+    def norm(
+        self, samples: bool, cols: int, x: int, weight: int, eps: float, out: int | None, quantized: int | None
+    ) -> None: ...
+    def quantize(self, samples: bool, cols: int, x: int, out: int) -> None: ...
+    def gemm(
+        self,
+        samples: bool,
+        x: int | None,
+        quantized: int | None,
+        matrices: Sequence[int],
+        bias: int | None,
+        residual: int | None,
+        out: int,
+    ) -> None: ...
+    def swiglu(self, samples: bool, cols: int, x: int, out: int | None, quantized: int | None) -> None: ...
+    def angles(self, inv_freq: Sequence[float], scale: float, out: int) -> None: ...
+    def rope(
+        self,
+        qkv: int,
+        angles: int,
+        num_angles: int,
+        interleaved: bool,
+        cache: int,
+        num_heads: int,
+        q_norm: int | None,
+        k_norm: int | None,
+        eps: float,
+        out: int,
+    ) -> None: ...
+    def attention(
+        self, q: int, cache: int, num_heads: int, scale: float, window: int | None, out: int, quantized: int | None
+    ) -> None: ...
+    def gather(self, cols: int, x: int, out: int) -> None: ...

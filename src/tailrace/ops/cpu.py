@@ -1,0 +1,377 @@
+"""The native CPU back end: packs the weights once, plans all buffers, then computes each step in one native call."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailrace.errors import CheckpointError, EngineError, SetupError
+from tailrace.ops import _native
+from tailrace.ops.api import (
+    MAX_TOP_LOGPROBS,
+    Embed,
+    Limits,
+    Program,
+    SampleOutputs,
+    SamplingInputs,
+    StepInputs,
+    Weight,
+)
+from tailrace.ops.buffers import Lifetime, plan_offsets
+from tailrace.ops.lowering import (
+    AnglesStage,
+    AttentionStage,
+    Buffer,
+    EmbedStage,
+    GatherStage,
+    GemmStage,
+    NormStage,
+    QuantizeStage,
+    RopeStage,
+    Stage,
+    SwiGluStage,
+    buffers_of,
+    lower,
+)
+from tailrace.ops.packed import PackedTensor, WeightFormat
+
+__all__ = ["ISA_VARIABLE", "CpuBackend", "CpuExecutable", "KvFormat", "supported_isas"]
+
+ISA_VARIABLE = "TAILRACE_CPU_ISA"
+
+KvFormat = Literal["bf16", "f32"]
+
+
+def supported_isas() -> list[str]:
+    """The instruction sets that this machine runs, best first: avx512bf16, avx512vnni, avx2, portable."""
+    return _native.isas()
+
+
+class CpuBackend:
+    """Runs programs on the processor's vector units.
+
+    `isa` is one of `supported_isas()`; by default the environment variable TAILRACE_CPU_ISA decides, else the best.
+    Raises SetupError when the machine does not have it.
+    """
+
+    name = "cpu"
+
+    def __init__(self, isa: str | None = None, kv_format: KvFormat = "bf16") -> None:
+        wanted = os.environ.get(ISA_VARIABLE, "") if isa is None else isa
+        try:
+            self.isa = _native.choose_isa(wanted)
+        except ValueError as error:
+            raise SetupError(f"{error} ({ISA_VARIABLE} or the back end's isa)") from error
+        self.kv_format = kv_format
+
+    def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuExecutable":
+        """Pack every weight the program reads, one after the other, and plan the buffers.
+
+        Raises CheckpointError when a weight is missing or has another shape than the program expects, SetupError when
+        the machine or the limits do not allow it.
+        """
+        store = _WeightStore(weights)
+        for weight in program.weights.values():
+            store.add(weight)
+        try:
+            return CpuExecutable(program, store, limits, self.isa, self.kv_format)
+        except ValueError as error:
+            raise SetupError(f"the cpu back end cannot run this: {error}") from error
+        except MemoryError as error:
+            raise SetupError(
+                f"no memory for {limits.num_blocks} KV blocks and {limits.max_tokens} tokens a step: lower one of them"
+            ) from error
+
+
+class CpuExecutable:
+    """A program with its packed weights, its KV pool and its threads."""
+
+    def __init__(self, program: Program, store: "_WeightStore", limits: Limits, isa: str, kv_format: KvFormat) -> None:
+        stages = lower(program, store.formats)
+        buffers, num_bytes = _plan_buffers(stages, limits)
+        native = _native.Program(
+            store.packed,
+            isa=isa,
+            max_tokens=limits.max_tokens,
+            max_samples=limits.max_samples,
+            max_sequences=limits.max_sequences,
+            max_blocks_per_sequence=limits.max_blocks_per_sequence,
+            num_blocks=limits.num_blocks,
+            block_tokens=limits.block_tokens,
+            num_threads=limits.num_threads,
+            caches=[(cache.num_kv_heads, cache.head_dim) for cache in program.caches],
+            half_cache=kv_format == "bf16",
+            activation_bytes=num_bytes,
+        )
+        recorder = _Recorder(_native.Builder(native), store, buffers)
+        for stage in stages:
+            recorder.record(stage)
+        embeddings = min((op.table.shape[0] for op in program.ops if isinstance(op, Embed)), default=0)
+        native.finish(buffers[Buffer(program.logits, "float")], program.logits.cols, embeddings)
+        self._weight_bytes = store.packed.num_bytes
+        self._kv_bytes_per_block = native.block_bytes
+        self._native: _native.Program | None = native
+        self._outputs = SampleOutputs(
+            token_ids=np.zeros(limits.max_samples, np.int32),
+            logprobs=np.zeros(limits.max_samples, np.float32),
+            top_ids=np.zeros((limits.max_samples, MAX_TOP_LOGPROBS), np.int32),
+            top_logprobs=np.zeros((limits.max_samples, MAX_TOP_LOGPROBS), np.float32),
+        )
+        self._native_outputs = _native.Samples(
+            self._outputs.token_ids, self._outputs.logprobs, self._outputs.top_ids, self._outputs.top_logprobs
+        )
+
+    @property
+    def kv_bytes_per_block(self) -> int:
+        return self._kv_bytes_per_block
+
+    @property
+    def weight_bytes(self) -> int:
+        return self._weight_bytes
+
+    def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
+        """Compute a step and draw the samples; the result is valid until the next call.
+
+        Raises EngineError when the step or the sampling breaks the limits; nothing is computed then.
+        """
+        try:
+            self._program.draw(_native_step(step), _native_sampling(sampling), self._native_outputs)
+        except ValueError as error:
+            raise EngineError(f"the cpu back end refused a step: {error}") from error
+        rows, outputs = len(step.sample_rows), self._outputs
+        return SampleOutputs(
+            outputs.token_ids[:rows], outputs.logprobs[:rows], outputs.top_ids[:rows], outputs.top_logprobs[:rows]
+        )
+
+    def logits(self, step: StepInputs) -> NDArray[np.float32]:
+        """Compute a step; the logits [S, vocab] of its sampled rows, valid until the next call."""
+        try:
+            self._program.compute(_native_step(step))
+        except ValueError as error:
+            raise EngineError(f"the cpu back end refused a step: {error}") from error
+        return self._program.logits()[: len(step.sample_rows)]
+
+    def copy_block(self, source: int, target: int, num_tokens: int) -> None:
+        """Copy the first `num_tokens` rows of a block to another, in every cache."""
+        try:
+            self._program.copy_block(source, target, num_tokens)
+        except ValueError as error:
+            raise EngineError(f"the cpu back end refused a copy: {error}") from error
+
+    def close(self) -> None:
+        """End the threads and give back weights and KV pool. Logits that are still referenced keep them alive."""
+        self._native = None
+
+    @property
+    def _program(self) -> _native.Program:
+        if self._native is None:
+            raise EngineError("the executable is closed")
+        return self._native
+
+
+class _WeightStore:
+    """Packed weights by name; each is taken from the checkpoint once."""
+
+    def __init__(self, weights: Mapping[str, PackedTensor]) -> None:
+        self._weights = weights
+        self._ids: dict[str, int] = {}
+        self.formats: dict[str, WeightFormat] = {}
+        self.packed = _native.Weights()
+
+    def add(self, weight: Weight) -> None:
+        if weight.name not in self._weights:
+            raise CheckpointError(f"the checkpoint has no tensor {weight.name!r}, which the model needs")
+        tensor = self._weights[weight.name]
+        if tensor.shape != weight.shape:
+            raise CheckpointError(f"tensor {weight.name!r} has shape {tensor.shape}, the model needs {weight.shape}")
+        self.formats[weight.name] = tensor.format
+        self._ids[weight.name] = _pack(self.packed, tensor) if len(tensor.shape) == 2 else self._vector(tensor)
+
+    def id_of(self, weight: Weight) -> int:
+        return self._ids[weight.name]
+
+    def bias(self, weights: Sequence[Weight], biases: Sequence[Weight | None]) -> int | None:
+        """The biases side by side as one new vector, zeros where a weight has none."""
+        if all(bias is None for bias in biases):
+            return None
+        parts = [
+            np.zeros(weight.shape[0], np.float32) if bias is None else self._weights[bias.name].dequantize()
+            for weight, bias in zip(weights, biases, strict=True)
+        ]
+        return self.packed.add_vector(np.concatenate(parts))
+
+    def _vector(self, tensor: PackedTensor) -> int:
+        return self.packed.add_vector(np.ascontiguousarray(tensor.dequantize()))
+
+
+def _pack(packed: _native.Weights, tensor: PackedTensor) -> int:
+    match tensor.format:
+        case "q4":
+            scales, offsets = _compact(tensor.scales, tensor.offsets)
+            return packed.add_q4(_exportable(tensor.values), scales, offsets)
+        case "q8":
+            (scales,) = _compact(tensor.scales)
+            return packed.add_q8(_exportable(tensor.values), scales)
+        case _:
+            return packed.add_float(_exportable(tensor.values))
+
+
+def _compact(*parts: NDArray[np.floating[Any]] | None) -> tuple[NDArray[np.floating[Any]], ...]:
+    """All in float16 if that keeps every value, else all in float32: half the bytes to read in each step."""
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):
+        raise CheckpointError("a quantised tensor has no scales")
+    halves = [_as_half(part) for part in present]
+    kept = [half for half in halves if half is not None]
+    if len(kept) == len(present):
+        return tuple(_exportable(half) for half in kept)
+    return tuple(np.ascontiguousarray(part, np.float32) for part in present)
+
+
+def _as_half(values: NDArray[np.floating[Any]]) -> NDArray[np.float16] | None:
+    if values.dtype == np.float16:
+        return values
+    with np.errstate(over="ignore"):
+        half = values.astype(np.float16)
+    return half if np.array_equal(half.astype(values.dtype), values) else None
+
+
+def _exportable(values: NDArray[Any]) -> NDArray[Any]:
+    """The view itself where its steps are whole items, as array exchange wants it; else a copy."""
+    is_regular = all(stride % values.itemsize == 0 for stride in values.strides) and values.flags.aligned
+    return values if is_regular else values.copy()
+
+
+def _plan_buffers(stages: Sequence[Stage], limits: Limits) -> tuple[dict[Buffer, int], int]:
+    """Where each buffer lies, and how much memory all need: those that are never alive together share it."""
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
+    for index, stage in enumerate(stages):
+        for buffer in buffers_of(stage):
+            first.setdefault(buffer, index)
+            last[buffer] = index
+    # The logits are read after the last stage; they are written last, so nothing comes to lie upon them.
+    offsets, num_bytes = plan_offsets(
+        Lifetime(_num_bytes(buffer, limits), start, last[buffer]) for buffer, start in first.items()
+    )
+    return dict(zip(first, offsets, strict=True)), num_bytes
+
+
+def _num_bytes(buffer: Buffer, limits: Limits) -> int:
+    rows = limits.max_tokens if buffer.tensor.rows == "tokens" else limits.max_samples
+    if buffer.form == "int8":
+        return _native.quantized_bytes(rows, buffer.tensor.cols)
+    return rows * buffer.tensor.cols * np.dtype(np.float32).itemsize
+
+
+class _Recorder:
+    """Hands stages to the native program, with weights and buffers resolved to numbers."""
+
+    def __init__(self, builder: _native.Builder, store: _WeightStore, offsets: Mapping[Buffer, int]) -> None:
+        self._builder = builder
+        self._store = store
+        self._offsets = offsets
+
+    def record(self, stage: Stage) -> None:
+        match stage:
+            case EmbedStage(table=table, out=out):
+                self._builder.embed(self._store.id_of(table), self._offsets[out])
+            case NormStage():
+                self._norm(stage)
+            case QuantizeStage(x=x, codes=codes):
+                self._builder.quantize(_is_sampled(x), x.tensor.cols, self._offsets[x], self._offsets[codes])
+            case GemmStage():
+                self._gemm(stage)
+            case SwiGluStage(x=x, cols=cols, out=out, codes=codes):
+                self._builder.swiglu(_is_sampled(x), cols, self._offsets[x], self._offset(out), self._offset(codes))
+            case AnglesStage(rope=rope, out=out):
+                self._builder.angles(list(rope.inv_freq), rope.scale, self._offsets[out])
+            case RopeStage():
+                self._rope(stage)
+            case AttentionStage():
+                self._attention(stage)
+            case GatherStage(x=x, out=out):
+                self._builder.gather(x.tensor.cols, self._offsets[x], self._offsets[out])
+
+    def _offset(self, buffer: Buffer | None) -> int | None:
+        return None if buffer is None else self._offsets[buffer]
+
+    def _norm(self, stage: NormStage) -> None:
+        self._builder.norm(
+            _is_sampled(stage.x),
+            stage.x.tensor.cols,
+            self._offsets[stage.x],
+            self._store.id_of(stage.weight),
+            stage.eps,
+            self._offset(stage.out),
+            self._offset(stage.codes),
+        )
+
+    def _gemm(self, stage: GemmStage) -> None:
+        self._builder.gemm(
+            _is_sampled(stage.out),
+            self._offset(stage.x),
+            self._offset(stage.codes),
+            [self._store.id_of(weight) for weight in stage.weights],
+            self._store.bias(stage.weights, stage.biases),
+            self._offset(stage.residual),
+            self._offsets[stage.out],
+        )
+
+    def _rope(self, stage: RopeStage) -> None:
+        op = stage.op
+        self._builder.rope(
+            self._offsets[stage.qkv],
+            self._offsets[stage.angles],
+            len(op.rope.inv_freq),
+            op.rope.interleaved,
+            op.cache,
+            op.num_heads,
+            None if op.q_norm is None else self._store.id_of(op.q_norm),
+            None if op.k_norm is None else self._store.id_of(op.k_norm),
+            op.eps,
+            self._offsets[stage.out],
+        )
+
+    def _attention(self, stage: AttentionStage) -> None:
+        op = stage.op
+        self._builder.attention(
+            self._offsets[stage.q],
+            op.cache,
+            op.num_heads,
+            op.scale,
+            op.window,
+            self._offsets[stage.out],
+            self._offset(stage.codes),
+        )
+
+
+def _is_sampled(buffer: Buffer) -> bool:
+    return buffer.tensor.rows == "samples"
+
+
+def _native_step(step: StepInputs) -> _native.Step:
+    return _native.Step(step.token_ids, step.row_starts, step.starts, step.slots, step.block_tables, step.sample_rows)
+
+
+def _native_sampling(sampling: SamplingInputs) -> _native.Sampling:
+    return _native.Sampling(
+        sampling.temperature,
+        sampling.top_p,
+        sampling.top_k,
+        sampling.min_p,
+        sampling.seed,
+        sampling.position,
+        sampling.num_logprobs,
+        sampling.repetition_penalty,
+        sampling.frequency_penalty,
+        sampling.presence_penalty,
+        sampling.history_starts,
+        sampling.history_ids,
+        sampling.history_prompt_tokens,
+        sampling.bias_starts,
+        sampling.bias_ids,
+        sampling.bias_values,
+    )

@@ -1,0 +1,235 @@
+"""From a program to the stages the CPU back end runs: what is fused, and in which form each activation is kept.
+
+Knows shapes and weight formats only; nothing here touches an array.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from tailrace.ops.api import (
+    Embed,
+    GatherRows,
+    KvCacheSpec,
+    Linear,
+    Op,
+    PagedAttention,
+    Program,
+    RmsNorm,
+    RopeAndStore,
+    RopeSpec,
+    SwiGlu,
+    Tensor,
+    Weight,
+)
+from tailrace.ops.packed import GROUP, WeightFormat
+
+__all__ = [
+    "AnglesStage",
+    "AttentionStage",
+    "Buffer",
+    "EmbedStage",
+    "GatherStage",
+    "GemmStage",
+    "NormStage",
+    "QuantizeStage",
+    "RopeStage",
+    "Stage",
+    "SwiGluStage",
+    "buffers_of",
+    "lower",
+]
+
+Form = Literal["float", "int8"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """One tensor in one form: float32, or int8 with a scale for each group of 32 columns."""
+
+    tensor: Tensor
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedStage:
+    table: Weight
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class NormStage:
+    x: Buffer
+    weight: Weight
+    eps: float
+    out: Buffer | None
+    codes: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeStage:
+    x: Buffer
+    codes: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class GemmStage:
+    """`x` feeds the weights kept in floats, `codes` the quantised ones; a stage may have both."""
+
+    x: Buffer | None
+    codes: Buffer | None
+    weights: tuple[Weight, ...]
+    biases: tuple[Weight | None, ...]
+    residual: Buffer | None
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class SwiGluStage:
+    x: Buffer
+    cols: int
+    out: Buffer | None
+    codes: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnglesStage:
+    """Cosines and sines of the step's positions, once for all layers that turn alike."""
+
+    rope: RopeSpec
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class RopeStage:
+    qkv: Buffer
+    angles: Buffer
+    op: RopeAndStore
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionStage:
+    q: Buffer
+    op: PagedAttention
+    out: Buffer
+    codes: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class GatherStage:
+    x: Buffer
+    out: Buffer
+
+
+Stage = (
+    EmbedStage
+    | NormStage
+    | QuantizeStage
+    | GemmStage
+    | SwiGluStage
+    | AnglesStage
+    | RopeStage
+    | AttentionStage
+    | GatherStage
+)
+
+
+def buffers_of(stage: Stage) -> tuple[Buffer, ...]:
+    """Every buffer a stage reads or writes."""
+    values = (getattr(stage, field.name) for field in fields(stage))
+    return tuple(value for value in values if isinstance(value, Buffer))
+
+
+def lower(program: Program, formats: Mapping[str, WeightFormat]) -> tuple[Stage, ...]:
+    """The stages that compute `program` with weights of these formats, in order."""
+    return tuple(_Lowering(program, formats).stages())
+
+
+class _Lowering:
+    def __init__(self, program: Program, formats: Mapping[str, WeightFormat]) -> None:
+        self._program = program
+        self._formats = formats
+        self._forms: dict[int, set[Form]] = {}
+        self._angles: dict[RopeSpec, Buffer] = {}
+        for tensor, form in self._uses():
+            self._forms.setdefault(tensor.index, set()).add(form)
+
+    def stages(self) -> Iterator[Stage]:
+        for op in self._program.ops:
+            yield from self._lower(op)
+
+    def _uses(self) -> Iterator[tuple[Tensor, Form]]:
+        """Every tensor somebody reads, with the form it is read in."""
+        yield self._program.logits, "float"
+        for op in self._program.ops:
+            match op:
+                case Linear(x=x, weights=weights, residual=residual):
+                    yield from ((x, self._input_form(weight)) for weight in weights)
+                    if residual is not None:
+                        yield residual, "float"
+                case RmsNorm(x=x) | SwiGlu(x=x) | GatherRows(x=x):
+                    yield x, "float"
+                case RopeAndStore(qkv=qkv):
+                    yield qkv, "float"
+                case PagedAttention(q=q):
+                    yield q, "float"
+                case Embed():
+                    pass
+
+    def _input_form(self, weight: Weight) -> Form:
+        return "int8" if self._formats[weight.name] in ("q4", "q8") else "float"
+
+    def _lower(self, op: Op) -> Iterator[Stage]:
+        out = Buffer(op.out, "float")
+        floats, codes = self._wanted(op.out, "float"), self._wanted(op.out, "int8")
+        match op:
+            case RmsNorm(x=x, weight=weight, eps=eps):
+                yield NormStage(Buffer(x, "float"), weight, eps, floats, codes)
+            case SwiGlu(x=x):
+                yield SwiGluStage(Buffer(x, "float"), op.out.cols, floats, codes)
+            case PagedAttention(q=q) if _ends_on_groups(op, self._program.caches[op.cache]):
+                yield AttentionStage(Buffer(q, "float"), op, out, codes)
+            case _:
+                yield from self._lower_to_floats(op, out)
+                if codes is not None:
+                    yield QuantizeStage(out, codes)
+
+    def _lower_to_floats(self, op: Op, out: Buffer) -> Iterator[Stage]:
+        match op:
+            case Embed(table=table):
+                yield EmbedStage(table, out)
+            case Linear():
+                yield self._gemm(op, out)
+            case RopeAndStore(qkv=qkv, rope=rope):
+                if rope not in self._angles:
+                    self._angles[rope] = self._new_angles(rope)
+                    yield AnglesStage(rope, self._angles[rope])
+                yield RopeStage(Buffer(qkv, "float"), self._angles[rope], op, out)
+            case PagedAttention(q=q):
+                yield AttentionStage(Buffer(q, "float"), op, out, None)
+            case GatherRows(x=x):
+                yield GatherStage(Buffer(x, "float"), out)
+
+    def _wanted(self, tensor: Tensor, form: Form) -> Buffer | None:
+        return Buffer(tensor, form) if form in self._forms.get(tensor.index, ()) else None
+
+    def _gemm(self, op: Linear, out: Buffer) -> GemmStage:
+        forms = {self._input_form(weight) for weight in op.weights}
+        return GemmStage(
+            x=Buffer(op.x, "float") if "float" in forms else None,
+            codes=Buffer(op.x, "int8") if "int8" in forms else None,
+            weights=op.weights,
+            biases=op.biases,
+            residual=None if op.residual is None else Buffer(op.residual, "float"),
+            out=out,
+        )
+
+    def _new_angles(self, rope: RopeSpec) -> Buffer:
+        index = self._program.num_tensors + len(self._angles)
+        return Buffer(Tensor(index, "tokens", 2 * len(rope.inv_freq)), "float")
+
+
+def _ends_on_groups(op: PagedAttention, cache: KvCacheSpec) -> bool:
+    """Whether the heads of one KV head fill whole groups, so that they can be quantised where they are computed."""
+    return op.num_heads // cache.num_kv_heads * cache.head_dim % GROUP == 0
