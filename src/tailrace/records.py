@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tailrace.types import FinishReason
 
-__all__ = ["Record", "RecordSink", "RequestRecord", "StepRecord"]
+__all__ = ["LoadRecord", "Record", "RecordSink", "RequestRecord", "StepRecord"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class StepRecord:
     num_context_tokens: int  # KV rows the queries could see, summed over sequences
     num_running: int
     num_waiting: int
-    num_preempted: int
+    num_preempted: int  # since the engine started
     num_blocks_used: int  # referenced by a running request
     num_blocks_cached: int  # idle, named, reusable
     num_blocks_total: int
@@ -44,5 +44,16 @@ class RequestRecord:
     finish_reason: FinishReason
 
 
-Record = StepRecord | RequestRecord
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """How full the engine is after a change that no step brought: requests were aborted, maybe the last ones."""
+
+    num_running: int
+    num_waiting: int
+    num_blocks_used: int
+    num_blocks_cached: int
+    num_blocks_total: int
+
+
+Record = StepRecord | RequestRecord | LoadRecord
 RecordSink = Callable[[Record], None]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tailrace.engine.intake import Intake
 from tailrace.errors import RequestError
-from tailrace.records import RecordSink, StepRecord
+from tailrace.records import LoadRecord, RecordSink, StepRecord
 from tailrace.scheduler.plan import StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler
 from tailrace.types import FinishReason, TokenEvent
@@ -87,6 +87,8 @@ class Engine:
         self._deliver([*refused, *(event for event in aborted if event is not None)])
         for record in self._scheduler.drain_records():
             self._emit(record)
+        if messages.aborts:
+            self._emit(self._load())
         return not messages.is_closed
 
     def _deliver(self, events: Sequence[TokenEvent]) -> None:
@@ -103,6 +105,16 @@ class Engine:
                 TokenEvent(request_id, None, finish_reason=FinishReason.ERROR, error=message)
                 for request_id in (*self._live, *waiting)
             ]
+        )
+
+    def _load(self) -> LoadRecord:
+        stats = self._scheduler.stats
+        return LoadRecord(
+            num_running=stats.num_running,
+            num_waiting=stats.num_waiting,
+            num_blocks_used=stats.num_blocks_used,
+            num_blocks_cached=stats.num_blocks_cached,
+            num_blocks_total=stats.num_blocks_total,
         )
 
     def _record(self, plan: StepPlan, started_s: float, planned_s: float, computed_s: float) -> StepRecord:

@@ -1,6 +1,6 @@
-"""Counts what the engine's records tell: a sink for one StepRecord a step and one RequestRecord a request."""
+"""Counts what the engine's records tell: a sink for its steps, its requests and its load."""
 
-from tailrace.records import Record, RequestRecord, StepRecord
+from tailrace.records import LoadRecord, Record, RequestRecord, StepRecord
 from tailrace.telemetry import catalog
 from tailrace.telemetry.series import Histogram, LabelledNumber, Number, Series
 from tailrace.types import FinishReason
@@ -41,25 +41,27 @@ class EngineMetrics:
     def record(self, record: Record) -> None:
         if isinstance(record, StepRecord):
             self._record_step(record)
-        else:
+            self._record_load(record)
+        elif isinstance(record, RequestRecord):
             self._record_request(record)
+        else:
+            self._record_load(record)
 
     def _record_step(self, step: StepRecord) -> None:
-        self._running.value = step.num_running
-        self._waiting.value = step.num_waiting
         self._generation_tokens.value += step.num_sampled
-        self._preemptions.value += step.num_preempted
+        self._preemptions.value = step.num_preempted
         self._computed.add(step.num_prefill_tokens, "prompt")
         self._computed.add(step.num_tokens - step.num_prefill_tokens, "output")
         self._step_tokens.observe(step.num_tokens)
-        self._record_blocks(step)
         self._record_step_time(step)
 
-    def _record_blocks(self, step: StepRecord) -> None:
-        self._blocks.value = step.num_blocks_total
-        self._blocks_used.value = step.num_blocks_used
-        self._blocks_cached.value = step.num_blocks_cached
-        self._kv_usage.value = step.num_blocks_used / step.num_blocks_total if step.num_blocks_total else 0.0
+    def _record_load(self, load: StepRecord | LoadRecord) -> None:
+        self._running.value = load.num_running
+        self._waiting.value = load.num_waiting
+        self._blocks.value = load.num_blocks_total
+        self._blocks_used.value = load.num_blocks_used
+        self._blocks_cached.value = load.num_blocks_cached
+        self._kv_usage.value = load.num_blocks_used / load.num_blocks_total if load.num_blocks_total else 0.0
 
     def _record_step_time(self, step: StepRecord) -> None:
         self._step.observe(step.finished_s - step.started_s)

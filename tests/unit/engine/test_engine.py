@@ -6,7 +6,7 @@ import pytest
 from tailrace.engine.engine import Engine
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
-from tailrace.records import Record, RequestRecord, StepRecord
+from tailrace.records import LoadRecord, Record, RequestRecord, StepRecord
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
 from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
@@ -112,6 +112,9 @@ def test_an_aborted_request_ends_once_and_is_recorded(bench: Bench) -> None:
     assert [event.finish_reason for event in bench.events] == [None, FinishReason.ABORT]
     assert any(isinstance(r, RequestRecord) and r.finish_reason is FinishReason.ABORT for r in bench.records)
     assert bench.intake.num_queued == 0
+    load = bench.records[-1]
+    assert isinstance(load, LoadRecord)
+    assert (load.num_running, load.num_waiting, load.num_blocks_used) == (0, 0, 0)
 
 
 def test_a_request_that_the_scheduler_refuses_ends_with_an_error(bench: Bench) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tailrace.records import RequestRecord, StepRecord
+from tailrace.records import LoadRecord, RequestRecord, StepRecord
 from tailrace.telemetry.catalog import CATALOG, Kind
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.telemetry.series import Histogram
@@ -123,6 +123,16 @@ def samples(metrics: Metrics) -> dict[str, float]:
 )
 def test_a_series_has_the_value_computed_by_hand(metrics: Metrics, name: str, value: float) -> None:
     assert samples(metrics)[name] == value
+
+
+def test_gauges_follow_what_aborts_changed_between_steps(metrics: Metrics) -> None:
+    metrics.record(LoadRecord(1, 0, 2, 6, 10))
+    shown = samples(metrics)
+    assert shown["tailrace_requests_running"] == 1
+    assert shown["tailrace_kv_blocks_used"] == 2
+    assert shown["tailrace_kv_blocks_cached"] == 6
+    assert shown["tailrace_kv_usage_ratio"] == 0.2
+    assert shown["tailrace_step_tokens_count"] == 2  # no step
 
 
 def test_everything_in_the_catalog_is_shown_and_nothing_else(metrics: Metrics) -> None:
