@@ -19,6 +19,19 @@ _KNOWN: Mapping[str, Architecture] = {name: name for name in get_args(Architectu
 ROPE_FACTORS = "rope_freqs.weight"
 _MAX_LAYERS = 1024
 
+# Keys of architectures that resemble ours; a file that uses one computes something else.
+_UNKNOWN_FACTORS = (
+    "attention.scale",
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "attn_logit_softcapping",
+    "embedding_scale",
+    "final_logit_softcapping",
+    "logit_scale",
+    "residual_scale",
+    "rope.scaling.yarn_ext_factor",
+)
+
 
 def read_config(gguf: GgufFile) -> ModelConfig:
     """Raises UnsupportedModel for an architecture or feature not known here, CheckpointError for wrong values."""
@@ -30,7 +43,7 @@ def read_config(gguf: GgufFile) -> ModelConfig:
     num_heads = fields.integer("attention.head_count", high=4096)
     hidden_size = fields.integer("embedding_length")
     head_dim = fields.integer("attention.key_length", max(1, hidden_size // num_heads))
-    rotary_dim = fields.integer("rope.dimension_count", head_dim)
+    rotary_dim = fields.integer("rope.dimension_count", head_dim, low=2, high=head_dim)
     max_model_tokens = fields.integer("context_length")
     config = ModelConfig(
         architecture=architecture,
@@ -48,9 +61,9 @@ def read_config(gguf: GgufFile) -> ModelConfig:
         rope_interleaved=architecture == "llama",  # the converters permute the rows of q and k for llama alone
         rotary_dim=None if rotary_dim == head_dim else rotary_dim,
         tie_word_embeddings=GGUF_NAMES["head"] not in gguf.tensors,
-        qkv_bias="blk.0.attn_q.bias" in gguf.tensors,
+        qkv_bias=architecture == "qwen2" or "blk.0.attn_q.bias" in gguf.tensors,
         output_bias="blk.0.attn_output.bias" in gguf.tensors,
-        qk_norm="blk.0.attn_q_norm.weight" in gguf.tensors,
+        qk_norm=architecture == "qwen3",
         sliding_window=_sliding_window(fields, max_model_tokens),
     )
     if config.num_heads % config.num_kv_heads:
@@ -81,11 +94,15 @@ def _without_prefix(metadata: Fields, architecture: str) -> Fields:
 
 
 def _refuse_unknown_features(fields: Fields, architecture: str) -> None:
+    for key in _UNKNOWN_FACTORS:
+        if fields.number(key, 0.0) not in (0.0, 1.0):
+            raise UnsupportedModel(f"{fields.source}: {key} is not known in architecture {architecture!r}")
     if fields.integer("expert_count", 0, low=0):
         raise UnsupportedModel(f"{fields.source}: a mixture of experts in architecture {architecture!r}")
-    if fields.has("attention.value_length") and fields.integer("attention.value_length") != fields.integer(
-        "attention.key_length", fields.integer("attention.value_length")
-    ):
+    if not fields.flag("attention.causal", True):
+        raise UnsupportedModel(f"{fields.source}: attention that is not causal")
+    key_length, value_length = "attention.key_length", "attention.value_length"
+    if fields.has(value_length) and fields.values.get(key_length) not in (None, fields.integer(value_length)):
         raise UnsupportedModel(f"{fields.source}: heads whose keys and values differ in size")
 
 
@@ -117,7 +134,7 @@ def _rope_scaling(gguf: GgufFile, fields: Fields, max_model_tokens: int) -> Rope
 
 
 def _yarn(fields: Fields, factor: float, max_model_tokens: int) -> RopeScaling:
-    attention = fields.number("rope.scaling.attn_factor", 1.0)
+    attention = fields.positive("rope.scaling.attn_factor", 1.0) * fields.positive("rope.scaling.yarn_attn_factor", 1.0)
     return RopeScaling(
         "yarn",
         factor=factor,

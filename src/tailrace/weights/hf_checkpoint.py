@@ -26,7 +26,7 @@ def open_directory(directory: Path, quantize: Quantize | None = None) -> Checkpo
     in_files = _read_tensors(directory)
     config = read_config(settings, has_head=HUGGING_FACE_NAMES["head"] in in_files)
     tensors = lazy_tensors(str(directory), config, HUGGING_FACE_NAMES, in_files, ignored=_IGNORED, quantize=quantize)
-    text = read_text(directory, settings)
+    text = read_text(directory, settings, config.vocab_size)
     return Checkpoint(
         name=directory.resolve().name,
         source=directory,

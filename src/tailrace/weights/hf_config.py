@@ -139,9 +139,10 @@ class _Rope:
 
     def rotary_dim(self, head_dim: int) -> int | None:
         """The turned part of a head; None: all of it."""
-        share = self.block.positive("partial_rotary_factor", self.fields.positive("partial_rotary_factor", 1.0))
-        if share > 1:
-            raise self.block.wrong("partial_rotary_factor", "at most 1")
+        holder = self.block if self.block.has("partial_rotary_factor") else self.fields
+        share = holder.positive("partial_rotary_factor", 1.0)
+        if not 2 <= head_dim * share <= head_dim:
+            raise holder.wrong("partial_rotary_factor", f"at most 1, and leave two of the {head_dim} values of a head")
         return None if share == 1 else int(head_dim * share)
 
     def _llama3(self) -> RopeScaling:

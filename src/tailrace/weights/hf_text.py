@@ -50,21 +50,26 @@ def read_json(path: Path) -> Fields:
     return Fields(str(path), _decode(path, dict[str, Any]))
 
 
-def read_text(directory: Path, config: Fields) -> HuggingFaceText:
-    """Gather the text settings that lie over tokenizer.json, tokenizer_config.json and generation_config.json."""
+def read_text(directory: Path, config: Fields, vocab_size: int) -> HuggingFaceText:
+    """Gather the text settings that lie over tokenizer.json, tokenizer_config.json and generation_config.json.
+
+    Ids from `vocab_size` on have no row in the embedding: they can neither begin a prompt nor end an answer.
+    """
     settings = _optional(directory / "tokenizer_config.json")
     generation = _optional(directory / "generation_config.json")
     tokenizer = _decode(directory / "tokenizer.json", _Tokenizer)
     ids = {token.content: token.id for token in tokenizer.added_tokens}
     special = _special_tokens(settings)
-    bos = _ids(config, "bos_token_id") or _ids(generation, "bos_token_id")
+    begins = [*_ids(config, "bos_token_id"), *_ids(generation, "bos_token_id")]
+    if (begin := ids.get(special.get("bos_token", ""))) is not None:
+        begins.insert(0, begin)
     ends = [*_ids(generation, "eos_token_id"), *_ids(config, "eos_token_id")]
     if (end := ids.get(special.get("eos_token", ""))) is not None:
         ends.append(end)
     return HuggingFaceText(
         chat_template=_chat_template(directory, settings),
-        bos_id=ids.get(special.get("bos_token", ""), bos[0] if bos else None),
-        eos_ids=tuple(dict.fromkeys(ends)),
+        bos_id=next((token for token in begins if token < vocab_size), None),
+        eos_ids=tuple(dict.fromkeys(token for token in ends if token < vocab_size)),
         add_bos=_add_bos(settings, tokenizer.post_processor, special.get("bos_token")),
         special_tokens=special,
     )

@@ -1,8 +1,10 @@
 """Quantising a matrix on its way in: a few rows at a time, so that the float32 values never exist as a whole."""
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from math import sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,34 +14,37 @@ from tailrace.ops.packed import GROUP, PackedTensor, quantize_int4, quantize_int
 
 __all__ = ["quantize_rows"]
 
-_CHUNK_VALUES = 1 << 20
+_CHUNK_VALUES = 1 << 16  # with what is computed from them, they stay in the second-level cache
+_MAX_THREADS = 16
 
+Mode = Literal["int8", "int4"]
 ReadRows = Callable[[int, int], NDArray[np.float32]]
 
 
-def quantize_rows(
-    read: ReadRows, shape: tuple[int, ...], mode: Literal["int8", "int4"], where: str
-) -> tuple[PackedTensor, float]:
+def quantize_rows(read: ReadRows, shape: tuple[int, ...], mode: Mode, where: str) -> tuple[PackedTensor, float]:
     """Quantise the matrix whose rows [begin, end) are read(begin, end); also its relative RMS error.
 
-    Raises CheckpointError naming `where` when a value is not finite or too large for a float16 scale.
+    `read` is called from several threads. Raises CheckpointError naming `where` when a value is not finite or too
+    large for a float16 scale.
     """
     num_rows, num_inputs = shape
     packed = _empty(num_rows, num_inputs, mode)
     step = max(1, _CHUNK_VALUES // num_inputs)
-    lost = total = 0.0
-    for begin in range(0, num_rows, step):
-        end = min(begin + step, num_rows)
-        with np.errstate(all="ignore"):  # what is not finite is refused below, by name
-            values = read(begin, end)
+
+    def convert(begin: int) -> tuple[float, float]:
+        rows = slice(begin, min(begin + step, num_rows))
+        with np.errstate(all="ignore"):  # what is not finite is refused, by name
+            values = read(rows.start, rows.stop)
             part = _quantize(values, mode, where)
-        _store(packed, part, slice(begin, end))
-        lost += _square_sum(part.dequantize() - values)
-        total += _square_sum(values)
+        _store(packed, part, rows)
+        return _square_sum(part.dequantize() - values), _square_sum(values)
+
+    with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
+        lost, total = map(sum, zip(*pool.map(convert, range(0, num_rows, step)), strict=True))
     return packed, sqrt(lost / total) if total else 0.0
 
 
-def _empty(num_rows: int, num_inputs: int, mode: Literal["int8", "int4"]) -> PackedTensor:
+def _empty(num_rows: int, num_inputs: int, mode: Mode) -> PackedTensor:
     groups = (num_rows, num_inputs // GROUP)
     scales = np.empty(groups, np.float16)
     if mode == "int8":
@@ -48,7 +53,7 @@ def _empty(num_rows: int, num_inputs: int, mode: Literal["int8", "int4"]) -> Pac
     return PackedTensor((num_rows, num_inputs), "q4", codes, scales, np.empty(groups, np.float16))
 
 
-def _quantize(values: NDArray[np.float32], mode: Literal["int8", "int4"], where: str) -> PackedTensor:
+def _quantize(values: NDArray[np.float32], mode: Mode, where: str) -> PackedTensor:
     quantize = quantize_int8 if mode == "int8" else quantize_int4
     if not np.isfinite(values).all():
         raise CheckpointError(f"{where} holds values that are not finite: the file is damaged; fetch it again")
@@ -66,6 +71,6 @@ def _store(packed: PackedTensor, part: PackedTensor, rows: slice) -> None:
             whole[rows] = piece
 
 
-def _square_sum(values: NDArray[Any]) -> float:
-    flat = values.reshape(-1)
-    return float(np.dot(flat, flat))
+def _square_sum(values: NDArray[np.float32]) -> float:
+    # Not a dot product: the BLAS would start threads of its own under ours.
+    return float(np.square(values).sum(dtype=np.float64))

@@ -113,13 +113,25 @@ def test_another_architecture_is_named_with_those_we_know(path: Path, name: str)
     ("metadata", "reason"),
     [
         ({"llama__expert_count": 8}, "mixture of experts"),
-        ({"llama__attention__value_length": 8}, "keys and values differ"),
+        ({"llama__attention__key_length": 16, "llama__attention__value_length": 32}, "keys and values differ"),
+        ({"llama__attention__causal": False}, "attention that is not causal"),
+        ({"llama__logit_scale": 8.0}, "logit_scale is not known in architecture 'llama'"),
         ({"llama__rope__scaling__type": "longrope"}, "rope scaling 'longrope'"),
     ],
 )
 def test_features_that_would_change_the_answer_are_refused(path: Path, metadata: dict[str, Any], reason: str) -> None:
     with pytest.raises(UnsupportedModel, match=reason):
         config_of(path, **metadata)
+
+
+def test_factors_that_change_nothing_are_passed_over(path: Path) -> None:
+    assert config_of(path, llama__logit_scale=1.0, llama__attention__clamp_kqv=0.0, llama__attention__value_length=16)
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
+def test_qwen_without_its_own_tensors_is_refused(path: Path, architecture: Architecture) -> None:
+    with pytest.raises(CheckpointError, match=r"tensor 'blk\.0\.attn_q(\.bias|_norm\.weight)' is missing"):
+        config_of(path, dataclasses.replace(TINY, architecture=architecture))
 
 
 def test_a_weight_without_a_place_is_refused(path: Path) -> None:
@@ -131,6 +143,7 @@ def test_a_weight_without_a_place_is_refused(path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "reason"),
     [
+        ({"llama__rope__dimension_count": 32}, "dimension_count is 32, it must be between 2 and 16"),
         ({"llama__block_count": None}, r"llama\.\*: block_count is missing"),
         ({"llama__block_count": 0}, "block_count is 0, it must be between 1 and"),
         ({"llama__block_count": 1 << 30}, "block_count is 1073741824, it must be between"),

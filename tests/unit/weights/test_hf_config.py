@@ -192,7 +192,11 @@ def test_features_that_would_change_the_answer_are_refused(settings: dict[str, A
             r"factor is 'xxx.*\.\.\., it must be a finite number",
         ),
         ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, "original_max_position_embeddings is missing"),
-        ({"partial_rotary_factor": 2.0}, "partial_rotary_factor is .*, it must be at most 1"),
+        ({"partial_rotary_factor": 2.0}, "partial_rotary_factor is 2.0, it must be at most 1"),
+        (
+            {"rope_scaling": {"type": "default", "partial_rotary_factor": 0.1}},
+            "must be .*two of the 16 values of a head",
+        ),
         (QWEN | {"use_sliding_window": True, "layer_types": 5}, "layer_types is 5, it must be a list"),
     ],
 )

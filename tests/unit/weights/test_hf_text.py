@@ -20,7 +20,7 @@ def text_of(directory: Path, config: dict[str, Any] | None = None, **files: Any)
     for stem, content in files.items():
         name, text = (f"{stem}.jinja", content) if isinstance(content, str) else (f"{stem}.json", json.dumps(content))
         (directory / name).write_text(text, encoding="utf-8")
-    return read_text(directory, Fields("config.json", config or {}))
+    return read_text(directory, Fields("config.json", config or {}), vocab_size=48)
 
 
 def test_a_bare_directory_has_ids_from_its_config(tmp_path: Path) -> None:
@@ -41,6 +41,11 @@ def test_answers_end_at_the_generation_configs_ends_then_the_configs_then_the_to
 def test_a_model_may_name_no_special_token(tmp_path: Path) -> None:
     found = text_of(tmp_path, {"eos_token_id": None})
     assert (found.bos_id, found.eos_ids) == (None, ())
+
+
+def test_ids_without_a_row_in_the_embedding_are_passed_over(tmp_path: Path) -> None:
+    found = text_of(tmp_path, {"bos_token_id": 48, "eos_token_id": [48, 47]}, generation_config={"bos_token_id": 3})
+    assert (found.bos_id, found.eos_ids) == (3, (47,))
 
 
 def test_special_tokens_are_strings_or_tables(tmp_path: Path) -> None:
@@ -120,4 +125,4 @@ def test_a_template_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: cannot be read: No such file"):
-        read_text(tmp_path, Fields("config.json", {}))
+        read_text(tmp_path, Fields("config.json", {}), vocab_size=48)
