@@ -47,3 +47,4 @@ class Checkpoint:
     special_tokens: Mapping[str, str] = field(default_factory=dict)  # bos_token, eos_token, ...: for chat templates
     requantize_errors: Mapping[str, float] = field(default_factory=dict)  # tensor -> relative RMS error, filled as read
     stored_formats: Mapping[str, str] = field(default_factory=dict)  # tensor -> its type in the file: Q4_1, BF16
+    stored_bytes: int = 0  # of all its weight files

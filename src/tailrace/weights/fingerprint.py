@@ -4,14 +4,12 @@ from collections.abc import Iterable
 
 import xxhash
 
-from tailrace.weights.mapped import MappedFile
+from tailrace.weights.mapped import MappedFile, Span
 
 __all__ = ["fingerprint"]
 
 _WHOLE_BYTES = 1 << 30  # up to here all bytes are hashed: 10 GB/s makes that a tenth of a second
 _SAMPLE_BYTES = 1 << 16
-
-Span = tuple[int, int]  # begin and end of one tensor in its file
 
 
 def fingerprint(files: Iterable[tuple[MappedFile, Iterable[Span]]], settings: Iterable[bytes]) -> str:

@@ -36,7 +36,6 @@ _UNKNOWN_FACTORS = (
 def read_config(gguf: GgufFile) -> ModelConfig:
     """Raises UnsupportedModel for an architecture or feature not known here, CheckpointError for wrong values."""
     metadata = Fields(str(gguf.file.path), gguf.metadata)
-    _refuse_parts(metadata)
     architecture = _architecture(metadata)
     fields = _without_prefix(metadata, architecture)
     _refuse_unknown_features(fields, architecture)
@@ -69,12 +68,6 @@ def read_config(gguf: GgufFile) -> ModelConfig:
     if config.num_heads % config.num_kv_heads:
         raise fields.wrong("attention.head_count_kv", f"a divisor of the {config.num_heads} heads")
     return config
-
-
-def _refuse_parts(metadata: Fields) -> None:
-    if (num_parts := metadata.integer("split.count", 1, low=0)) > 1:
-        advice = "merge them first, with llama-gguf-split --merge"
-        raise UnsupportedModel(f"{metadata.source}: the model is one of {num_parts} parts: {advice}")
 
 
 def _architecture(metadata: Fields) -> Architecture:

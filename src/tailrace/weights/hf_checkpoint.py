@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.weights.checkpoint import Checkpoint
-from tailrace.weights.fingerprint import Span, fingerprint
+from tailrace.weights.fingerprint import fingerprint
 from tailrace.weights.hf_config import read_config
 from tailrace.weights.hf_text import read_json, read_text
 from tailrace.weights.lazy import Quantize, lazy_tensors
-from tailrace.weights.mapped import MappedFile
+from tailrace.weights.mapped import by_file
 from tailrace.weights.names import HUGGING_FACE_NAMES
 from tailrace.weights.safetensors import SafetensorsTensor, read_safetensors
 
@@ -26,13 +26,14 @@ def open_directory(directory: Path, quantize: Quantize | None = None) -> Checkpo
     in_files = _read_tensors(directory)
     config = read_config(settings, has_head=HUGGING_FACE_NAMES["head"] in in_files)
     tensors = lazy_tensors(str(directory), config, HUGGING_FACE_NAMES, in_files, ignored=_IGNORED, quantize=quantize)
+    files = by_file((tensor.file, (tensor.begin, tensor.end)) for tensor in in_files.values())
     text = read_text(directory, settings, config.vocab_size)
     return Checkpoint(
         name=directory.resolve().name,
         source=directory,
         config=config,
         tensors=tensors,
-        fingerprint=fingerprint(_spans(in_files.values()), [repr(config).encode(), (quantize or "").encode()]),
+        fingerprint=fingerprint(files, [repr(config).encode(), (quantize or "").encode()]),
         tokenizer=directory / "tokenizer.json",
         chat_template=text.chat_template,
         bos_id=text.bos_id,
@@ -41,6 +42,7 @@ def open_directory(directory: Path, quantize: Quantize | None = None) -> Checkpo
         special_tokens=text.special_tokens,
         requantize_errors=tensors.errors,
         stored_formats={name: stored.stored_format for name, stored in tensors.stored.items()},
+        stored_bytes=sum(file.size for file, _ in files),
     )
 
 
@@ -79,11 +81,3 @@ def _single_file(directory: Path) -> Path:
     if any(directory.glob("*.bin")):
         raise UnsupportedModel(f"{directory}: the weights are PyTorch pickles (*.bin); convert them to safetensors")
     raise CheckpointError(f"{directory}: no safetensors file; fetch the model again")
-
-
-def _spans(tensors: Iterable[SafetensorsTensor]) -> list[tuple[MappedFile, list[Span]]]:
-    """The spans of each file, files by name."""
-    by_file: dict[Path, tuple[MappedFile, list[Span]]] = {}
-    for tensor in tensors:
-        by_file.setdefault(tensor.file.path, (tensor.file, []))[1].append((tensor.begin, tensor.end))
-    return [by_file[path] for path in sorted(by_file)]

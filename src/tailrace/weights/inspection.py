@@ -90,7 +90,7 @@ def inspect_checkpoint(
         architecture=config.architecture,
         fingerprint=checkpoint.fingerprint,
         parameters=sum(part.parameters for part in classes),
-        stored_bytes=_stored_bytes(checkpoint),
+        stored_bytes=checkpoint.stored_bytes,
         weight_bytes=sum(part.bytes for part in classes),
         kv_bytes_per_token=kv_bytes,
         context_tokens=context_tokens,
@@ -141,12 +141,6 @@ def _tensor_classes(checkpoint: Checkpoint, progress: Callable[[int, int], None]
         if progress:
             progress(done, len(shapes))
     return tuple(part.result(name) for name, part in sums.items())
-
-
-def _stored_bytes(checkpoint: Checkpoint) -> int:
-    source = checkpoint.source
-    files = source.glob("*.safetensors") if source.is_dir() else [source]
-    return sum(file.stat().st_size for file in files)
 
 
 def _rope(config: ModelConfig) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import mmap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError
 
-__all__ = ["MappedFile", "map_file"]
+__all__ = ["MappedFile", "Span", "by_file", "map_file"]
+
+Span = tuple[int, int]  # begin and end in bytes
 
 _POPULATE_READ = 22  # Linux 5.14: map all pages at once instead of one fault each; absent from the mmap module
 
@@ -47,3 +50,11 @@ def map_file(path: Path) -> MappedFile:
         raise CheckpointError(f"{path}: the file is empty; fetch it again") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def by_file(places: Iterable[tuple[MappedFile, Span]]) -> list[tuple[MappedFile, list[Span]]]:
+    """The files of a model, by name, each with what lies in it."""
+    found: dict[Path, tuple[MappedFile, list[Span]]] = {}
+    for file, span in places:
+        found.setdefault(file.path, (file, []))[1].append(span)
+    return [found[path] for path in sorted(found)]

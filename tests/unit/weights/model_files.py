@@ -19,12 +19,15 @@ from tailrace.weights.names import GGUF_NAMES, HUGGING_FACE_NAMES, expected_shap
 __all__ = [
     "TINY",
     "GgmlType",
+    "gguf_metadata",
     "gguf_string",
+    "gguf_tensors",
     "random_blocks",
     "random_weights",
     "to_bf16",
     "write_directory",
     "write_gguf",
+    "write_gguf_part",
 ]
 
 Array = NDArray[Any]
@@ -82,30 +85,44 @@ def write_gguf(
     `kinds` gives the type of tensors by our name (others are F32), `raw` the bytes of blocks where the package cannot
     quantise; `metadata` overrides entries, None leaves one out; `extra` are further float32 tensors.
     """
-    entries = _gguf_metadata(config) | dict(metadata or {})
-    writer = gguf.GGUFWriter(path, entries.pop("general.architecture", config.architecture))
+    values, stored = gguf_tensors(config, kinds or {}, raw or {})
+    stored |= {name: (array, GgmlType.F32) for name, array in (extra or {}).items()}
+    write_gguf_part(path, gguf_metadata(config) | dict(metadata or {}), stored)
+    return values
+
+
+def gguf_tensors(
+    config: ModelConfig, kinds: Mapping[str, GgmlType], raw: Mapping[str, Array]
+) -> tuple[dict[str, NDArray[np.float32]], dict[str, tuple[Array, GgmlType]]]:
+    """True values by our names, and stored arrays by GGUF's."""
+    values, stored = random_weights(config), {}
+    for ours, theirs in file_names(GGUF_NAMES, values).items():
+        kind = kinds.get(ours, GgmlType.F32)
+        data = raw[ours] if ours in raw else quantize(values[ours], kind)
+        with np.errstate(all="ignore"):
+            values[ours] = np.asarray(dequantize(data, kind), np.float32).reshape(values[ours].shape)
+        stored[theirs] = data, kind
+    return values, stored
+
+
+def write_gguf_part(path: Path, metadata: Mapping[str, Any], tensors: Mapping[str, tuple[Array, GgmlType]]) -> None:
+    """Write a GGUF file of these entries and tensors, and nothing else but an architecture."""
+    entries = dict(metadata)
+    writer = gguf.GGUFWriter(path, entries.pop("general.architecture", "llama"))
     for key, value in entries.items():
         _add_entry(writer, key, value)
-    values = random_weights(config)
-    names = file_names(GGUF_NAMES, values)
-    for name, array in values.items():
-        kind = (kinds or {}).get(name, GgmlType.F32)
-        data = raw[name] if raw and name in raw else quantize(array, kind)
-        with np.errstate(all="ignore"):
-            values[name] = np.asarray(dequantize(data, kind), np.float32).reshape(array.shape)
-        writer.add_tensor(names[name], data, raw_dtype=kind)
-    for name, array in (extra or {}).items():
-        writer.add_tensor(name, array)
+    for name, (data, kind) in tensors.items():
+        writer.add_tensor(name, data, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return values
 
 
-def _gguf_metadata(config: ModelConfig) -> dict[str, Any]:
+def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
     prefix = config.architecture
     return {
+        "general.architecture": config.architecture,
         f"{prefix}.block_count": config.num_layers,
         f"{prefix}.context_length": config.max_model_tokens,
         f"{prefix}.embedding_length": config.hidden_size,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailrace.errors import CheckpointError, SetupError, UnsupportedModel
+from tailrace.errors import CheckpointError, SetupError
 from tailrace.models.registry import build_program
 from tailrace.weights.load import open_checkpoint
 from tests.unit.weights.model_files import TINY, write_directory, write_gguf
@@ -49,12 +49,6 @@ def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_directory_that_holds_one_gguf_file_is_that_file(tmp_path: Path) -> None:
     write_gguf(tmp_path / "only.gguf")
     assert open_checkpoint(str(tmp_path)).name == "only"
-
-
-def test_a_part_of_a_split_file_is_refused(tmp_path: Path) -> None:
-    write_gguf(tmp_path / "m-00001-of-00002.gguf", metadata={"split.count": 2})
-    with pytest.raises(UnsupportedModel, match="one of 2 parts: merge them first"):
-        open_checkpoint(str(tmp_path / "m-00001-of-00002.gguf"))
 
 
 @pytest.mark.parametrize("model", ["nowhere", "./a/b", "/no/such/model", "a/b.gguf", "", "x\0y"])
