@@ -64,7 +64,9 @@ class _Endpoint:
     handler: Handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.handler(scope[_EXCHANGE])
+        exchange: Exchange = scope[_EXCHANGE]
+        exchange.path_params = scope["path_params"]
+        await self.handler(exchange)
 
 
 async def _no_route(scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,13 +87,13 @@ class _HttpApp:
         scope["app"] = self  # makes the router raise for a wrong method instead of answering in its own shape
         self._metrics.request_started()
         try:
-            await self._serve(exchange, receive, send)
+            await self._serve(exchange, scope, receive, send)
         finally:
             self._metrics.request_ended(_route_name(scope), exchange.status or _CLIENT_GONE)
 
-    async def _serve(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+    async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._router(exchange.scope, receive, send)
+            await self._router(scope, receive, send)
         except ClientGone:
             self._metrics.client_gone(exchange.phase)
             exchange.status = _CLIENT_GONE

@@ -4,7 +4,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import TypeVar
 
 from starlette.types import Receive, Scope, Send
@@ -38,19 +38,19 @@ class Exchange:
         "headers",
         "is_complete",
         "is_stream",
+        "path_params",
         "phase",
         "request_id",
-        "scope",
         "status",
         "unique_id",
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope = scope
         self.arrived_s = time.perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.unique_id = secrets.token_hex(16)
         self.request_id = self._given_request_id() or self.unique_id
+        self.path_params: Mapping[str, str] = {}  # the router knows them
         self.phase = "body"
         self.status: int | None = None
         self.is_stream = False
@@ -62,11 +62,6 @@ class Exchange:
         """The client's x-request-id, if it is safe to echo and to log."""
         given = self.headers.get(b"x-request-id", b"").decode("latin-1")
         return given if _REQUEST_ID.fullmatch(given) else None
-
-    @property
-    def path_params(self) -> dict[str, str]:
-        params: dict[str, str] = self.scope["path_params"]
-        return params
 
     async def read_json(self, max_bytes: int) -> bytes:
         """The body. Raises UnsupportedMediaType, BodyTooLarge, ClientGone."""

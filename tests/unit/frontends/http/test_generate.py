@@ -191,7 +191,7 @@ async def test_choices_of_several_prompts_are_numbered_prompt_by_prompt(app: ASG
 
 async def test_a_failing_prompt_ends_the_others(app: ASGIApp, service: ScriptedService) -> None:
     gate = asyncio.Event()
-    service.script_of = lambda generation: [EngineError("x")] if generation.request_id.endswith("-1") else [gate]
+    service.script_of = lambda generation: [EngineError("x")] if generation.request_id.endswith(".1") else [gate]
     assert (await post(app, "/v1/completions", {"prompt": ["a", "b", "c"]})).status == 500
     assert [stream.num_closed for stream in service.streams] == [1, 1, 1]
 

@@ -1,6 +1,6 @@
 """A body as work to do: the generations to start, and how the client wants to read their answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tailrace.errors import InvalidRequest, ModelNotFound
 from tailrace.frontends.http.config import HttpConfig
@@ -95,28 +95,30 @@ def _job(
     echo: bool = False,
 ) -> Job:
     n = fields.n or 1
-    if n * len(prompts) > config.max_choices:
-        raise InvalidRequest(
-            f"{n} x {len(prompts)} prompts are more than {config.max_choices} choices",
-            param="n" if len(prompts) == 1 else "prompt",
-        )
-    generations = tuple(
-        Generation(
-            request_id=request_id if len(prompts) == 1 else f"{request_id}-{i}",
-            prompt=prompt,
-            sampling=sampling,
-            n=n,
-            stop=_stop(fields.stop),
-            include_stop=bool(fields.include_stop_str_in_output),
-            skip_special_tokens=fields.skip_special_tokens is not False,
-            echo=echo,
-            cache_salt=_cache_salt(fields),
-            seed=fields.seed,
-        )
-        for i, prompt in enumerate(prompts)
+    _check_choices(n, len(prompts), config.max_choices)
+    first = Generation(
+        request_id=request_id,
+        prompt=prompts[0],
+        sampling=sampling,
+        n=n,
+        stop=_stop(fields.stop),
+        include_stop=bool(fields.include_stop_str_in_output),
+        skip_special_tokens=fields.skip_special_tokens is not False,
+        echo=echo,
+        cache_salt=_cache_salt(fields),
+        seed=fields.seed,
     )
+    others = (replace(first, request_id=f"{request_id}.{i}", prompt=prompts[i]) for i in range(1, len(prompts)))
     include_usage, continuous_usage = _usage_wishes(fields)
-    return Job(generations, n, bool(fields.stream), include_usage, continuous_usage)
+    return Job((first, *others), n, bool(fields.stream), include_usage, continuous_usage)
+
+
+def _check_choices(n: int, num_prompts: int, limit: int) -> None:
+    if n * num_prompts > limit:
+        raise InvalidRequest(
+            f"n = {n} for each of {num_prompts} prompts are {n * num_prompts} choices; at most {limit} can be",
+            param="n" if num_prompts == 1 else "prompt",
+        )
 
 
 def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
