@@ -214,9 +214,16 @@ class Server:
 
     async def tokenize(self, model: str, prompt: Prompt) -> list[int]:
         """The token ids the server makes of a prompt, template included. Raises WireError where it cannot tell."""
-        asked = {"prompt": prompt} if isinstance(prompt, str) else {"messages": prompt}
-        body = msgspec.json.encode({"model": model, **asked})
-        return _decode(await self._fetch(HttpRequest("POST", "/tokenize", body)), _Tokens).tokens
+        if isinstance(prompt, str):
+            # llama.cpp finds no text in the first form, and answers with no tokens.
+            forms = [{"model": model, "prompt": prompt}, {"content": prompt, "add_special": True}]
+        else:
+            forms = [{"model": model, "messages": prompt}]
+        for form in forms:
+            body = await self._fetch(HttpRequest("POST", "/tokenize", msgspec.json.encode(form)))
+            if tokens := _decode(body, _Tokens).tokens:
+                return tokens
+        raise WireError("garbage", "the server finds no tokens in a prompt")
 
     async def stream(self, request: StreamRequest, on_text: TextSink = _ignore) -> Streamed:
         """Stream one answer. A failure is part of the result: the caller counts it."""

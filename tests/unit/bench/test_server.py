@@ -171,6 +171,19 @@ async def test_models_and_token_ids_are_read_from_the_server() -> None:
     assert server.asked[2].body == {"model": "first", "messages": [{"role": "user", "content": "hi"}]}
 
 
+async def test_a_tokenizer_that_wants_its_text_as_content_gets_it_so() -> None:
+    async def script(asked: Asked) -> AsyncIterator[bytes]:
+        yield json_answer({"tokens": [5, 9] if "content" in asked.body else []})
+
+    async with scripted(script) as server:
+        client = Server(Address.parse(server.url), 10.0)
+        assert await client.tokenize("m", "some text") == [5, 9]
+        with pytest.raises(WireError, match="finds no tokens"):
+            await client.tokenize("m", [{"role": "user", "content": "hi"}])
+
+    assert server.asked[1].body == {"content": "some text", "add_special": True}
+
+
 @pytest.mark.parametrize("answer", [{"data": []}, {"models": []}, [1], "x"])
 async def test_an_answer_of_another_shape_is_garbage(answer: object) -> None:
     async with scripted(always(json_answer(answer))) as server:
