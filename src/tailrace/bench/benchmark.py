@@ -11,7 +11,8 @@ from tailrace.bench.goodput import Objectives
 from tailrace.bench.load import Sample, offer_load
 from tailrace.bench.prompts import make_prompts
 from tailrace.bench.report import Report, RunInfo, make_report
-from tailrace.bench.server import Prompt, Server, Streamed, StreamRequest
+from tailrace.bench.server import Prompt, Server, StreamRequest
+from tailrace.bench.stream import Streamed
 from tailrace.bench.workload import Arrivals, Workload
 from tailrace.errors import SetupError
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tailrace.bench.server import Streamed
+from tailrace.bench.stream import Streamed
 from tailrace.bench.workload import Arrivals
 
 __all__ = ["LoadRun", "Sample", "Send", "offer_load"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from tailrace.bench.goodput import Metric, Objectives, meets
 from tailrace.bench.load import LoadRun, Sample
-from tailrace.bench.server import Streamed
 from tailrace.bench.statistics import Spread, spread
+from tailrace.bench.stream import Streamed
 from tailrace.bench.workload import Arrivals, Workload
 
 __all__ = ["FORMULAS", "Report", "RunInfo", "make_report", "measure_ms"]

@@ -4,16 +4,16 @@ The wire format stays in here; what comes out is plain data.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from tailrace.bench.exchange import Address, HttpRequest, WireError, exchange
-from tailrace.bench.sse import EventParser
+from tailrace.bench.stream import Streamed, StreamRecorder, TextSink
 
-__all__ = ["Endpoint", "Message", "Prompt", "Server", "StreamRequest", "Streamed", "TextSink"]
+__all__ = ["Endpoint", "Message", "Prompt", "Server", "StreamRequest"]
 
 MAX_BODY_BYTES = 1 << 26
 
@@ -22,41 +22,11 @@ Message = dict[str, Any]
 Prompt = str | Sequence[Message]
 """Text for the completions endpoint, messages for chat."""
 
-TextSink = Callable[[str], None]
 _Answer = TypeVar("_Answer")
 
 
 def _ignore(_text: str) -> None:
     pass
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: list[Any] | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-
-
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: _Usage | None = None
-    error: Any = None
 
 
 class _Model(msgspec.Struct):
@@ -69,9 +39,6 @@ class _Models(msgspec.Struct):
 
 class _Tokens(msgspec.Struct):
     tokens: list[int]
-
-
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,97 +59,6 @@ class StreamRequest:
         bound = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
         stream = {"stream": True, "stream_options": {"include_usage": True}}
         return msgspec.json.encode({"model": self.model, **prompt, **bound, **stream, **self.extra})
-
-
-@dataclass(slots=True)
-class Streamed:
-    """What one stream brought and when: monotonic seconds, and the server's own token counts (None if it gave none)."""
-
-    connect_s: float = 0.0
-    sent_s: float = 0.0
-    chunk_s: list[float] = field(default_factory=list)  # arrival of each chunk that carries output
-    ended_s: float = 0.0
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    finish_reason: str | None = None
-    error_kind: str | None = None
-    error: str = ""
-
-    @property
-    def is_ok(self) -> bool:
-        return self.error_kind is None
-
-
-class _Recorder:
-    """The body sink of one stream: times every chunk with output, keeps the usage, ends at `[DONE]`."""
-
-    def __init__(self, streamed: Streamed, on_text: TextSink) -> None:
-        self._streamed = streamed
-        self._on_text = on_text
-        self._parser = EventParser()
-        self._is_done = False
-        self._finish_s = 0.0
-
-    def __call__(self, body: bytes, now_s: float) -> bool:
-        for event in self._parser.feed(body):
-            if event == b"[DONE]":
-                self._is_done = True
-                break
-            self._take(_parse_chunk(event), now_s)
-        return self._is_done
-
-    def close(self) -> None:
-        """Decide whether the stream was whole. Raises WireError if not."""
-        streamed = self._streamed
-        if not self._is_done and streamed.finish_reason is None:
-            raise WireError("disconnect", "the stream ended without [DONE] and without a finish_reason")
-        if not streamed.chunk_s and (streamed.output_tokens or 0) > 0:
-            streamed.chunk_s.append(self._finish_s)  # tokens that decode to nothing: they were there when it finished
-        if not streamed.chunk_s:
-            raise WireError("empty", "the stream carried no output")
-
-    def _take(self, chunk: _Chunk, now_s: float) -> None:
-        if chunk.error:
-            raise WireError("server_error", f"the server broke off the stream: {chunk.error}"[:500])
-        if chunk.usage is not None:
-            self._take_usage(chunk.usage)
-        for choice in chunk.choices:
-            self._take_choice(choice, now_s)
-
-    def _take_usage(self, usage: _Usage) -> None:
-        streamed = self._streamed
-        streamed.prompt_tokens = usage.prompt_tokens
-        streamed.output_tokens = usage.completion_tokens
-        if usage.prompt_tokens_details is not None:
-            streamed.cached_tokens = usage.prompt_tokens_details.cached_tokens
-
-    def _take_choice(self, choice: _Choice, now_s: float) -> None:
-        text, has_output = _output_of(choice)
-        if has_output:
-            self._streamed.chunk_s.append(now_s)
-        if text:
-            self._on_text(text)
-        if choice.finish_reason is not None:
-            self._streamed.finish_reason = choice.finish_reason
-            self._finish_s = now_s
-
-
-def _output_of(choice: _Choice) -> tuple[str, bool]:
-    """The text of a chunk, and whether it carries output at all (tool calls do, without text)."""
-    delta = choice.delta
-    if delta is None:
-        return choice.text or "", bool(choice.text)
-    text = (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
-    return text, bool(text or delta.tool_calls)
-
-
-def _parse_chunk(event: bytes) -> _Chunk:
-    try:
-        return _decode_chunk(event)
-    except (msgspec.DecodeError, RecursionError) as error:
-        shown = event[:80].decode("utf-8", "replace")
-        raise WireError("garbage", f"an event is not a completion chunk ({error}): {shown!r}") from error
 
 
 class _Collector:
@@ -228,7 +104,7 @@ class Server:
     async def stream(self, request: StreamRequest, on_text: TextSink = _ignore) -> Streamed:
         """Stream one answer. A failure is part of the result: the caller counts it."""
         streamed = Streamed(sent_s=time.perf_counter())
-        recorder = _Recorder(streamed, on_text)
+        recorder = StreamRecorder(streamed, on_text)
         try:
             post = HttpRequest("POST", request.path, request.body())
             times = await exchange(self.address, post, recorder, self.timeout_s)

@@ -2,7 +2,7 @@ import asyncio
 import time
 
 from tailrace.bench.load import LoadRun, Sample, offer_load
-from tailrace.bench.server import Streamed
+from tailrace.bench.stream import Streamed
 from tailrace.bench.workload import Arrivals
 
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from tailrace.bench.goodput import parse_objectives
 from tailrace.bench.load import LoadRun, Sample
 from tailrace.bench.report import Report, RunInfo, make_report
-from tailrace.bench.server import Streamed
 from tailrace.bench.statistics import Spread
+from tailrace.bench.stream import Streamed
 from tailrace.bench.table import render_report, warnings
 from tailrace.bench.workload import Arrivals, Workload
 

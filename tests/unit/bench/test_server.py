@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tailrace.bench.exchange import Address, WireError
-from tailrace.bench.server import Server, Streamed, StreamRequest
+from tailrace.bench.server import Server, StreamRequest
+from tailrace.bench.stream import Streamed
 from tests.unit.bench.scripted import (
     Asked,
     Script,
@@ -111,6 +112,14 @@ async def test_a_stream_without_usage_is_whole_but_its_tokens_are_unknown() -> N
     assert streamed.output_tokens is None
 
 
+async def test_cached_tokens_are_known_by_the_name_deepseek_gives_them_too() -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 1, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 3}
+
+    streamed, _ = await stream(head(), text_chunk("a", "stop"), event({"choices": [], "usage": usage}), event("[DONE]"))
+
+    assert streamed.cached_tokens == 4
+
+
 async def test_a_stream_may_end_with_a_finish_reason_instead_of_done() -> None:
     streamed, _ = await stream(head(), text_chunk("a", "stop"))
 
@@ -132,6 +141,7 @@ async def test_tokens_that_decode_to_nothing_count_as_output_when_the_stream_fin
         ([text_chunk("a")], "disconnect", "without a finish_reason"),
         ([], "disconnect", "without a finish_reason"),
         ([event("[DONE]")], "empty", "no output"),
+        ([usage_chunk(3, 1), event("[DONE]")], "empty", "no output"),
         ([text_chunk("", "stop"), usage_chunk(3, 0), event("[DONE]")], "empty", "no output"),
         ([text_chunk("a"), event({"error": {"message": "out of blocks"}})], "server_error", "out of blocks"),
         ([event("{not json")], "garbage", "not a completion chunk"),
