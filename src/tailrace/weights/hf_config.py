@@ -23,6 +23,7 @@ _MODEL_TYPES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"} | 
     "qwen3": "Qwen3ForCausalLM",
 }
 _MAX_LAYERS = 1024
+_MAX_TOKENS = 1 << 30
 
 
 def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
@@ -135,7 +136,10 @@ class _Rope:
         scaling = self.scaling
         if scaling is None or scaling.kind != "yarn":
             return self.trained_tokens
-        return max(self.trained_tokens, int(scaling.original_max_tokens * scaling.factor))
+        stretched = scaling.original_max_tokens * scaling.factor
+        if stretched > _MAX_TOKENS:
+            raise self.block.wrong("factor", f"such that the context stays below {_MAX_TOKENS} tokens")
+        return max(self.trained_tokens, int(stretched))
 
     def rotary_dim(self, head_dim: int) -> int | None:
         """The turned part of a head; None: all of it."""

@@ -191,6 +191,10 @@ def test_features_that_would_change_the_answer_are_refused(settings: dict[str, A
             {"rope_scaling": {"type": "linear", "factor": "x" * 100}},
             r"factor is 'xxx.*\.\.\., it must be a finite number",
         ),
+        (
+            {"rope_scaling": {"type": "yarn", "factor": 1e308}},
+            "factor is 1e[+]308, it must be such that the context stays",
+        ),
         ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, "original_max_position_embeddings is missing"),
         ({"partial_rotary_factor": 2.0}, "partial_rotary_factor is 2.0, it must be at most 1"),
         (
