@@ -52,8 +52,7 @@ Prompt = ChatPrompt | TextPrompt | TokenPrompt
 class Generation:
     """One client request. `sampling.max_tokens` 0 means: as many as the context leaves.
 
-    `seed` is the client's. Without it `sampling.seed` counts, or where that is 0 too, a random one. From it the service
-    makes the `sampling.seed` of each choice.
+    `seed` is the client's, or None; from it the service makes the `sampling.seed` of each choice.
     """
 
     request_id: str

@@ -96,7 +96,7 @@ class TextService:
     ) -> list[SubmittedChoice]:
         """All choices, or none."""
         rules = self._rules(generation, prompt_ids)
-        seed = (sampling.seed or draw_seed()) if generation.seed is None else generation.seed
+        seed = draw_seed() if generation.seed is None else generation.seed
         submitted: list[SubmittedChoice] = []
         try:
             for index in range(generation.n):

@@ -48,6 +48,12 @@ def _deltas(choice: Choice, events: Sequence[TokenEvent]) -> list[ChoiceDelta]:
     return deltas
 
 
+def _whole(tokenizer: Tokenizer, stop: Sequence[str], ids: Sequence[int]) -> ChoiceDelta:
+    delta = Choice(0, _rules(tokenizer, stop)).feed(events_of(ids))
+    assert delta is not None
+    return delta
+
+
 def test_text_comes_with_its_tokens(tokenizer: Tokenizer) -> None:
     ids = _ids(tokenizer, "abc")
     deltas = _deltas(Choice(4, _rules(tokenizer)), events_of(ids))
@@ -147,6 +153,12 @@ def test_tokens_of_the_stop_string_are_left_out(tokenizer: Tokenizer) -> None:
     assert delta.text == "hell"
     assert delta.token_ids == (hello,)
     assert [logprob.token for logprob in delta.logprobs] == ["hello"]
+
+
+def test_tokens_before_a_stop_string_end_where_it_begins(tokenizer: Tokenizer) -> None:
+    ids = _ids(tokenizer, "abcd")
+    for deltas in (_deltas(Choice(0, _rules(tokenizer, ["cd"])), events_of(ids)), [_whole(tokenizer, ["cd"], ids)]):
+        assert [i for delta in deltas for i in delta.token_ids] == ids[:2]
 
 
 def test_log_probabilities_carry_text_bytes_and_alternatives(tokenizer: Tokenizer) -> None:

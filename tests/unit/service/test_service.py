@@ -172,6 +172,17 @@ async def test_a_stream_can_be_closed_while_another_task_reads_it() -> None:
     assert [delta.finish_reason for delta in await reader] == [FinishReason.ABORT]
 
 
+async def test_a_reader_that_is_cancelled_aborts_what_it_read() -> None:
+    engine = _Silent()
+    stream = await TextService(engine, byte_level_tokenizer(), None, MODEL).start(_generation())
+    reader = asyncio.create_task(_read(stream))
+    await engine.is_read.wait()
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert engine.is_aborted.is_set()
+
+
 class _Silent:
     """An engine that says nothing until it is told to abort."""
 
@@ -180,17 +191,17 @@ class _Silent:
 
     def __init__(self) -> None:
         self.is_read = asyncio.Event()
-        self._is_aborted = asyncio.Event()
+        self.is_aborted = asyncio.Event()
 
     def submit(self, request: Request) -> TokenStream:
         return self
 
     def abort(self, request_id: str) -> None:
-        self._is_aborted.set()
+        self.is_aborted.set()
 
     async def __aiter__(self) -> AsyncIterator[tuple[TokenEvent, ...]]:
         self.is_read.set()
-        await self._is_aborted.wait()
+        await self.is_aborted.wait()
         yield (TokenEvent("r-0", None, finish_reason=FinishReason.ABORT),)
 
 

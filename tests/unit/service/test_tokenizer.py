@@ -90,6 +90,15 @@ def test_sentencepiece_joins_the_best_scored_neighbours() -> None:
     assert [tokenizer.vocabulary.pieces[i] for i in ids] == ["▁hello", "▁world", "▁", "é"]
 
 
+@pytest.mark.parametrize(("better", "pieces"), [("ab", ["ab", "c"]), ("bc", ["a", "bc"])])
+def test_sentencepiece_goes_by_score_and_not_by_id(better: str, pieces: list[str]) -> None:
+    tokens = ["a", "b", "c", "bc", "ab"]
+    scores = [-1.0 if token == better else -5.0 for token in tokens]
+    source = replace(sentencepiece_vocabulary(add_space_prefix=False), tokens=tokens, scores=scores)
+    tokenizer = Tokenizer.from_source(replace(source, token_types=[1] * len(tokens)))
+    assert [tokenizer.token_text(i) for i in tokenizer.encode("abc", allow_control=False)] == pieces
+
+
 def test_sentencepiece_spells_unknown_characters_in_bytes() -> None:
     tokenizer = sentencepiece_tokenizer(add_space_prefix=False)
     ids = tokenizer.encode("😀", allow_control=False)
