@@ -3,6 +3,8 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tailrace.bench.exchange import Address, WireError
 from tailrace.bench.server import Server, StreamRequest
@@ -157,6 +159,24 @@ async def test_a_broken_stream_is_counted_by_kind_never_raised(pieces: list[byte
     assert streamed.error_kind == kind
     assert message in streamed.error
     assert streamed.ended_s > streamed.sent_s > 0
+
+
+ANSWER = whole_answer(["a", "time", "and"])
+KINDS = {None, "disconnect", "empty", "server_error", "garbage"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(ANSWER) - 1), st.binary(max_size=3)), max_size=4), st.integers(0, 400))
+def test_no_damage_to_an_answer_makes_the_client_raise(damage: list[tuple[int, bytes]], cut: int) -> None:
+    answer = bytearray(ANSWER)
+    for place, patch in damage:
+        answer[place : place + len(patch)] = patch
+
+    streamed, _ = asyncio.run(stream(bytes(answer[: len(answer) - cut])))
+
+    assert streamed.error_kind in KINDS or str(streamed.error_kind).startswith("http_")
+    assert streamed.is_ok == (streamed.error_kind is None)
+    assert streamed.ended_s >= streamed.sent_s > 0
 
 
 async def test_a_refused_request_carries_the_servers_own_words() -> None:
