@@ -21,16 +21,16 @@ def make_engine(max_running: int, budget_tokens: int, num_blocks: int) -> Simula
         max_running=max_running,
         max_waiting=6,
         max_waiting_tokens=1_000,
-        max_model_tokens=30,
+        max_model_tokens=60,
         eos_ids=(EOS_ID,),
     )
     return SimulatedEngine(config, KvCacheConfig(num_blocks, 2, ("model",)))
 
 
-def random_request(source: random.Random, number: int) -> Request:
+def random_request(source: random.Random, number: int, max_own_tokens: int = 8) -> Request:
     """Most of the traffic begins with one of two system prompts."""
     shared = [source.choice([1, 2])] * 8 if source.random() < 0.8 else []
-    own = [source.randrange(1, 50) for _ in range(source.randint(1, 8))]
+    own = [source.randrange(1, 50) for _ in range(source.randint(1, max_own_tokens))]
     return make_request(f"r{number}", shared + own, source.randint(1, 8), seed=number)
 
 
@@ -84,15 +84,15 @@ def test_an_abort_storm_leaves_the_others_and_no_block_behind(seed: int) -> None
     engine.assert_nothing_leaked()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), data=st.data())
 def test_tokens_do_not_depend_on_budget_memory_or_arrivals(seed: int, data: st.DataObject) -> None:
     source = random.Random(seed)
     max_running = data.draw(st.integers(1, 6))
-    engine = make_engine(max_running, data.draw(st.integers(max_running, 40)), data.draw(st.integers(8, 60)))
-    for number in range(12):
-        offer(engine, random_request(source, number))
-        for _ in range(data.draw(st.integers(0, 6))):
+    engine = make_engine(max_running, data.draw(st.integers(max_running, 40)), data.draw(st.integers(8, 80)))
+    for number in range(16):
+        offer(engine, random_request(source, number, max_own_tokens=data.draw(st.sampled_from([1, 8, 40]))))
+        for _ in range(data.draw(st.integers(0, 3))):
             engine.step()
     engine.run_to_end()
     engine.assert_outputs_as_alone()

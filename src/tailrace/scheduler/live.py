@@ -12,7 +12,7 @@ __all__ = ["LiveRequest"]
 
 @dataclass(slots=True, eq=False)
 class LiveRequest:
-    """`token_ids` are all known tokens; of these the first `num_computed` have keys and values in the blocks.
+    """`token_ids` are all known tokens; while it runs, the first `num_computed` have keys and values in its blocks.
 
     |<------ prompt ------>|<--- output --->|
     |<------- computed ------->|<--- gap -->|      a step closes part of the gap; closing it samples one token
@@ -24,13 +24,12 @@ class LiveRequest:
     arrival_rank: int  # lower came earlier
     table: BlockTable
     token_ids: list[int]
-    max_tokens: int  # prompt and output
+    max_length: int  # at most so many tokens become known
     stop_ids: frozenset[int]  # those that end it; before min_tokens they do not
     num_computed: int = 0
     num_positions: int = 0
     new_blocks: tuple[int, ...] = ()  # held, and not yet told to the runtime
     state: RequestState = RequestState.WAITING
-    num_deferrals: int = 0
     num_preemptions: int = 0
     started_s: float | None = None
     first_token_s: float | None = None
@@ -47,7 +46,7 @@ class LiveRequest:
     @property
     def may_need_blocks(self) -> bool:
         """Whether its longest possible output does not fit in the blocks held. The last token is never computed."""
-        return self.max_tokens - 1 > self.num_positions
+        return self.max_length - 1 > self.num_positions
 
     def move(self, to: RequestState) -> None:
         self.state = moved(self.state, to)
@@ -56,7 +55,7 @@ class LiveRequest:
         """Whether the newest token ends the request."""
         if self.token_ids[-1] in self.stop_ids and self.num_output_tokens > self.request.sampling.min_tokens:
             return FinishReason.STOP
-        return FinishReason.LENGTH if len(self.token_ids) >= self.max_tokens else None
+        return FinishReason.LENGTH if len(self.token_ids) >= self.max_length else None
 
     def record(self, finished_s: float, reason: FinishReason) -> RequestRecord:
         return RequestRecord(

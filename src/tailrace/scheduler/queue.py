@@ -54,7 +54,6 @@ class WaitingQueue:
         """Set a ready request aside until `awaited` is no longer in flight."""
         del self._ready[self._place(live)]
         live.move(RequestState.DEFERRED)
-        live.num_deferrals += 1
         self._deferred.setdefault(awaited, {})[live.request_id] = live
         self._awaited[live.request_id] = awaited
 

@@ -18,8 +18,7 @@ from tailrace.types import FinishReason, Request, TokenEvent
 
 __all__ = ["Scheduler", "SchedulerConfig", "SchedulerStats"]
 
-MAX_DEFERRALS = 4  # then a request computes a shared prefix itself
-MAX_UNREAD_RECORDS = 65_536  # the oldest go first
+MAX_UNREAD_RECORDS = 16_384  # the oldest go first
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ class Scheduler:
             arrival_rank=self._num_arrived,
             table=self._cache.open(request.cache_salt),
             token_ids=[*request.prompt_ids, *request.output_ids],
-            max_tokens=longest_sequence(request, self.config),
+            max_length=longest_sequence(request, self.config),
             stop_ids=stop_ids(request.sampling, self.config),
         )
         self._num_arrived += 1
@@ -129,10 +128,9 @@ class Scheduler:
         self._planned_s = self._now_s = now_s
         self._queue.wake(self._cache.is_in_flight)
         draft = StepDraft(self.config.budget_tokens)
-        has_room = self._make_room()
+        self._make_room()
         self._continue_running(draft)
-        if has_room:
-            self._admit(draft)
+        self._admit(draft)
         if not draft.parts:
             return None
         self._step_id += 1
@@ -170,14 +168,12 @@ class Scheduler:
                 retry_after_s=retry_after_s,
             )
 
-    def _make_room(self) -> bool:
-        """Give each stream the block its next token needs, oldest first; the latest arrivals pay. False if one did."""
-        num_preempted = self._num_preempted
+    def _make_room(self) -> None:
+        """Give each stream the block its next token needs; when there is none, the latest arrivals pay."""
         needy = [live for live in self._running.values() if len(live.token_ids) > live.num_positions]
-        for live in sorted(needy, key=_arrival):
+        for live in needy:
             while live.state is RequestState.RUNNING and not self._grow(live):
                 self._preempt(max(self._running.values(), key=_arrival))
-        return num_preempted == self._num_preempted
 
     def _grow(self, live: LiveRequest) -> bool:
         block_id = self._cache.grow(live.table)
@@ -208,11 +204,15 @@ class Scheduler:
                 draft.fill(live)
 
     def _admit(self, draft: StepDraft) -> None:
-        """Let waiting requests start, in order, while there is budget, a place and blocks."""
+        """Let waiting requests start, in order, while there is budget, a place and blocks.
+
+        One whose next blocks are being computed waits for them. That cannot last: who computes them is running, and if
+        it leaves, the first that waited is next to lead.
+        """
         queue, config = self._queue, self.config
         while draft.budget_left and len(self._running) < config.max_running and (live := queue.first) is not None:
             match = self._cache.match(live.table, live.token_ids)
-            if match.awaited is not None and live.num_deferrals < MAX_DEFERRALS:
+            if match.awaited is not None:
                 queue.defer(live, match.awaited)
             elif self._start(live, match):
                 draft.enter(live)
@@ -285,8 +285,6 @@ class Scheduler:
 
     def _stop_running(self, live: LiveRequest) -> None:
         self._cache.release(live.table)
-        live.num_computed = live.num_positions = 0
-        live.new_blocks = ()
         del self._running[live.request_id]
         self._left.append(live.request_id)
 

@@ -81,11 +81,6 @@ def test_the_request_that_needs_the_block_may_be_the_one_that_pays() -> None:
     engine.assert_outputs_as_alone()
 
 
-def test_nobody_is_admitted_in_the_step_that_preempts() -> None:
-    engine = engine_with(6, *[make_request(f"r{number}", prompt(number), 12) for number in range(3)])
-    assert step_until_one_leaves(engine).entered == ()
-
-
 def test_a_request_alone_uses_every_block() -> None:
     engine = engine_with(5, make_request("alone", prompt(1, 10), 11))
     engine.run_to_end()
@@ -104,6 +99,14 @@ def test_a_newcomer_leaves_one_block_for_each_stream() -> None:
     assert engine.scheduler.stats.num_waiting == 2
     engine.run_to_end()
     engine.assert_outputs_as_alone()
+
+
+def test_a_newcomer_leaves_no_block_for_streams_that_need_none() -> None:
+    engine = engine_with(3, make_request("stream", prompt(1, 2), 3))
+    engine.step()
+    engine.add(make_request("big", prompt(2, 8), 1))
+    engine.step()
+    assert "big" in engine.finished
 
 
 def test_tight_memory_does_not_thrash() -> None:

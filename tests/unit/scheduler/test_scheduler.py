@@ -3,7 +3,7 @@ import pytest
 from tailrace.errors import EngineError, InvalidRequest, Overloaded
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
-from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
+from tailrace.scheduler.scheduler import MAX_UNREAD_RECORDS, Scheduler, SchedulerConfig
 from tailrace.types import FinishReason, TokenEvent, TokenLogprob
 from tests.support.simulation import make_request
 
@@ -91,6 +91,19 @@ def test_streams_come_before_chunks_and_chunks_before_newcomers() -> None:
         {"stream": 1, "long": 6, "short": 1},
         {"stream": 1, "long": 1, "short": 1},
     ]
+
+
+def test_a_chunk_that_takes_the_whole_budget_leaves_the_next_for_later() -> None:
+    scheduler = make_scheduler(budget_tokens=6)
+    scheduler.add(make_request("short", [60, 61], 1))
+    scheduler.add(make_request("long", range(20, 29), 9))
+    scheduler.add(make_request("last", [50, 51, 52], 9))
+    seen = []
+    for _ in range(3):
+        planned = plan(scheduler)
+        seen.append(shares(planned))
+        commit(scheduler, planned)
+    assert seen == [{"short": 2, "long": 3, "last": 1}, {"long": 6}, {"long": 1, "last": 2}]
 
 
 def test_only_the_last_chunk_is_sampled() -> None:
@@ -184,6 +197,16 @@ def test_a_resumed_request_goes_on_behind_what_was_delivered() -> None:
     assert scheduler.drain_records()[0].num_output_tokens == 4
 
 
+def test_of_a_resumed_request_only_the_prompt_counts_as_cached() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(make_request("a", range(1, 13), 1))
+    step(scheduler)
+    scheduler.add(make_request("b", range(1, 7), 9, output_ids=tuple(range(7, 14))))
+    planned = plan(scheduler)
+    assert planned.slices[0].start == 12
+    assert commit(scheduler, planned)[0].num_cached_tokens == 6
+
+
 def test_a_running_request_can_be_aborted() -> None:
     scheduler = make_scheduler()
     scheduler.add(make_request("a", range(1, 9), 9))
@@ -241,6 +264,29 @@ def test_a_full_queue_refuses_requests_and_says_when_to_come_back() -> None:
     assert refusal.value.retry_after_s > 0
     step(scheduler)
     scheduler.add(make_request("c", [1]))
+
+
+def test_the_time_to_come_back_is_measured_over_steps_that_drain_the_queue() -> None:
+    scheduler = make_scheduler(max_waiting=2)
+    scheduler.add(make_request("a", [1, 2, 3, 4], 5))
+    commit(scheduler, plan(scheduler, 0.0), now_s=1.0)
+    for now_s in (100.0, 200.0, 300.0, 400.0):
+        commit(scheduler, plan(scheduler, now_s), now_s=now_s + 100.0)
+    scheduler.add(make_request("b", [1, 2, 3, 4]))
+    scheduler.add(make_request("c", [5, 6, 7, 8]))
+    with pytest.raises(Overloaded) as refusal:
+        scheduler.add(make_request("d", [1]))
+    assert refusal.value.retry_after_s == pytest.approx(8 / 4)
+
+
+def test_records_that_nobody_reads_are_bounded() -> None:
+    scheduler = make_scheduler()
+    for number in range(MAX_UNREAD_RECORDS + 1):
+        scheduler.add(make_request(str(number), [1]))
+        scheduler.abort(str(number))
+    records = scheduler.drain_records()
+    assert len(records) == MAX_UNREAD_RECORDS
+    assert records[0].request_id == "1"
 
 
 def test_a_queue_full_of_tokens_refuses_requests() -> None:
