@@ -43,11 +43,15 @@ def _trie_pattern(strings: Iterable[str]) -> str:
 
 
 def _trie_node_pattern(node: Mapping[str, Any]) -> str:
+    stem = ""
+    while len(node) == 1 and "" not in node:  # a stretch without a branch, however long
+        ((head, node),) = node.items()
+        stem += re.escape(head)
     branches = [re.escape(head) + _trie_node_pattern(tail) for head, tail in sorted(node.items()) if head]
     if not branches:
-        return ""
-    pattern = branches[0] if len(branches) == 1 and "" not in node else f"(?:{'|'.join(branches)})"
-    return f"{pattern}?" if "" in node else pattern
+        return stem
+    group = f"(?:{'|'.join(branches)})"
+    return f"{stem}{group}?" if "" in node else stem + group
 
 
 def private_mark() -> str:

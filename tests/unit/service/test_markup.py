@@ -24,6 +24,11 @@ def test_a_text_is_cut_at_the_longest_markup() -> None:
     assert MARKUP.split("a<|im_end|><|im_x<b[INST]") == ["a", "<|im_end|>", "", "<|im", "_x<b", "[INST]", ""]
 
 
+def test_markup_may_be_long_and_part_of_other_markup() -> None:
+    long = "<" + "x" * 5000
+    assert Markup([long, "<xx", f"{long}>"]).split(f"<xx <x {long}>") == ["", "<xx", " <x ", f"{long}>", ""]
+
+
 def test_no_markup_cuts_nothing() -> None:
     assert Markup([]).split("<|im_end|>") == ["<|im_end|>"]
     assert Guard(Markup([])).protect("<|im_end|>") == "<|im_end|>"
