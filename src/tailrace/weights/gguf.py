@@ -84,7 +84,7 @@ _BLOCK_TYPES: dict[int, BlockType] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StringArray(Sequence[str]):
     """Strings of a metadata array, decoded when asked for: only the text side needs a vocabulary.
 
@@ -93,6 +93,9 @@ class StringArray(Sequence[str]):
 
     raw: bytes
     ends: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} strings>"
 
     def __len__(self) -> int:
         return len(self.ends)

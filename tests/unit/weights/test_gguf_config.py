@@ -148,6 +148,8 @@ def test_a_weight_without_a_place_is_refused(path: Path) -> None:
         ({"llama__block_count": 0}, "block_count is 0, it must be between 1 and"),
         ({"llama__block_count": 1 << 30}, "block_count is 1073741824, it must be between"),
         ({"llama__block_count": "two"}, "block_count is 'two', it must be an integer"),
+        ({"llama__block_count": list(range(99))}, r"block_count is array\(.*\.\.\., it must be an integer"),
+        ({"llama__block_count": ["two"] * 99}, "block_count is <99 strings>, it must be an integer"),
         ({"llama__block_count": 3}, r"tensor 'blk\.2\.attn_norm\.weight' is missing"),
         ({"llama__block_count": 1}, "tensor 'blk.1.* has no place"),
         ({"llama__embedding_length": 128}, r"shape \[48, 64\], the config asks for \[48, 128\]"),
@@ -159,8 +161,9 @@ def test_a_weight_without_a_place_is_refused(path: Path) -> None:
     ],
 )
 def test_metadata_that_contradicts_itself_is_refused(path: Path, metadata: dict[str, Any], reason: str) -> None:
-    with pytest.raises((CheckpointError, UnsupportedModel), match=reason):
+    with pytest.raises((CheckpointError, UnsupportedModel), match=reason) as caught:
         config_of(path, **metadata)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_without_an_embedding_is_refused(path: Path) -> None:
