@@ -60,6 +60,7 @@ sys.exit(", ".join({"numpy", "asyncio", "ssl", "tailrace.commands", "tailrace.li
         (["bench", "--rat", "3"], "--rat"),
         (["bench", "--rate", "fast"], "--rate"),
         (["bench", "--rate", "-1"], "--rate"),
+        (["complete", "a", "--top-p", "7"], "--top-p"),
         (["bench", "--timeout", "nan"], "--timeout"),
         (["serve", "--kv-memory", "lots"], "lots"),
         (["serve", "--threads", "0"], "--threads"),

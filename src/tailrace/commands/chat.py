@@ -4,7 +4,7 @@ import sys
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from cyclopts.types import NonNegativeFloat, PositiveInt
+from cyclopts.types import NonNegativeFloat, NormFloat, PositiveInt
 
 from tailrace.commands.answer import Sampling, open_answerer
 from tailrace.commands.conversation import Conversation
@@ -31,7 +31,7 @@ def run(
     system: str | None = None,
     max_tokens: PositiveInt = 1024,
     temperature: NonNegativeFloat = 0.7,
-    top_p: float | None = None,
+    top_p: NormFloat | None = None,
     seed: int | None = None,
 ) -> None:
     """Talk to a model in the terminal. In a pipe, each line of input is a message.

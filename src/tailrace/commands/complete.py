@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 from cyclopts import App, Parameter
-from cyclopts.types import NonNegativeFloat, PositiveInt
+from cyclopts.types import NonNegativeFloat, NormFloat, PositiveInt
 
 from tailrace.commands.answer import Sampling, open_answerer
 from tailrace.errors import SetupError
@@ -31,7 +31,7 @@ def run(
     api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
     max_tokens: PositiveInt = 128,
     temperature: NonNegativeFloat = 0.0,
-    top_p: float | None = None,
+    top_p: NormFloat | None = None,
     seed: int | None = None,
     json: bool = False,
 ) -> None:
