@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
+from tailrace import __version__
 from tailrace.errors import TailraceError
 
 __all__ = ["app", "main"]
@@ -25,6 +26,7 @@ app = App(
     help="A streaming inference server for DeepSeek-family models.",
     help_epilogue="Examples:\n  tailrace serve\n  tailrace chat\n  tailrace VERB --help",
     help_format="plaintext",
+    version=__version__,
     default_parameter=Parameter(negative=()),
     result_action="return_value",
     suppress_keyboard_interrupt=False,
