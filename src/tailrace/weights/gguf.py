@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, UnsupportedModel
-from tailrace.weights.mapped import MappedFile, map_file
+from tailrace.weights.block_types import BLOCK_TYPES, BlockType
+from tailrace.weights.mapped import MappedFile, Span, map_file
 
-__all__ = ["BlockType", "GgufFile", "StringArray", "TensorInfo", "read_gguf"]
+__all__ = ["GgufFile", "StringArray", "TensorInfo", "read_gguf"]
 
 _MAX_ENTRIES = 1 << 16
 _MAX_TENSORS = 1 << 18
@@ -32,56 +33,6 @@ _DEFAULT_ALIGNMENT = 32
 _SCALARS = ("B", "b", "H", "h", "I", "i", "f", "?", None, None, "Q", "q", "d")  # by value type
 _STRING, _ARRAY = 8, 9
 _LENGTH = struct.Struct("<Q")
-
-
-@dataclass(frozen=True, slots=True)
-class BlockType:
-    """How values are stored: `num_bytes` bytes hold `num_values` neighbours of one row."""
-
-    name: str
-    num_values: int
-    num_bytes: int
-
-
-_BLOCK_TYPES: dict[int, BlockType] = {
-    type_id: BlockType(*layout)
-    for type_id, layout in {
-        0: ("F32", 1, 4),
-        1: ("F16", 1, 2),
-        2: ("Q4_0", 32, 18),
-        3: ("Q4_1", 32, 20),
-        6: ("Q5_0", 32, 22),
-        7: ("Q5_1", 32, 24),
-        8: ("Q8_0", 32, 34),
-        9: ("Q8_1", 32, 40),
-        10: ("Q2_K", 256, 84),
-        11: ("Q3_K", 256, 110),
-        12: ("Q4_K", 256, 144),
-        13: ("Q5_K", 256, 176),
-        14: ("Q6_K", 256, 210),
-        15: ("Q8_K", 256, 292),
-        16: ("IQ2_XXS", 256, 66),
-        17: ("IQ2_XS", 256, 74),
-        18: ("IQ3_XXS", 256, 98),
-        19: ("IQ1_S", 256, 50),
-        20: ("IQ4_NL", 32, 18),
-        21: ("IQ3_S", 256, 110),
-        22: ("IQ2_S", 256, 82),
-        23: ("IQ4_XS", 256, 136),
-        24: ("I8", 1, 1),
-        25: ("I16", 1, 2),
-        26: ("I32", 1, 4),
-        27: ("I64", 1, 8),
-        28: ("F64", 1, 8),
-        29: ("IQ1_M", 256, 56),
-        30: ("BF16", 1, 2),
-        34: ("TQ1_0", 256, 54),
-        35: ("TQ2_0", 256, 66),
-        39: ("MXFP4", 32, 17),
-        40: ("NVFP4", 64, 36),
-        41: ("Q1_0", 128, 18),
-    }.items()
-}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,7 +90,7 @@ class TensorInfo:
         return rows * (self.shape[-1] // self.type.num_values * self.type.num_bytes)
 
     @property
-    def span(self) -> tuple[int, int]:
+    def span(self) -> Span:
         return self.begin, self.begin + self.num_bytes
 
 
@@ -291,7 +242,7 @@ def _read_info(cursor: _Cursor, index: int) -> _Info:
     num_dimensions = cursor.bounded(4, _MAX_DIMENSIONS, "dimensions")
     shape = tuple(cursor.scalar("Q") for _ in range(num_dimensions))[::-1]
     type_id, offset = cursor.scalar("I"), cursor.scalar("Q")
-    block = _BLOCK_TYPES.get(type_id)
+    block = BLOCK_TYPES.get(type_id)
     if block is None:
         raise UnsupportedModel(f"{cursor.path}: tensor {name!r} has block type {type_id}, which is not known here")
     if not shape or 0 in shape or shape[-1] % block.num_values:
