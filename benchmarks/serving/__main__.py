@@ -20,12 +20,12 @@ from rich.table import Table
 from benchmarks.serving.machine import describe_machine
 from benchmarks.serving.server import measure_start_s, started_server
 from benchmarks.serving.workloads import WORKLOADS, ServingWorkload
-from tailrace import __version__
 from tailrace.bench.benchmark import Benchmark, run_benchmark
 from tailrace.bench.exchange import Address
 from tailrace.bench.report import Report
 from tailrace.bench.server import Server
 from tailrace.bench.workload import Arrivals, Workload
+from tailrace.version import __version__
 
 OURS = "tailrace"
 

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from tailrace.version import __version__
+
 if TYPE_CHECKING:
     from tailrace.config import EngineConfig as EngineConfig
     from tailrace.library import Completion as Completion
     from tailrace.library import Engine as Engine
 
 __all__ = ["Completion", "Engine", "EngineConfig", "__version__"]
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

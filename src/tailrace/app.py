@@ -11,7 +11,6 @@ from pathlib import Path
 
 import uvloop
 
-from tailrace import __version__
 from tailrace.config import EngineConfig, ServeConfig
 from tailrace.engine.client import EngineClient
 from tailrace.engine.engine import Engine, Publish
@@ -34,6 +33,7 @@ from tailrace.service.late import LateService
 from tailrace.service.service import TextService
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.prometheus import Metrics
+from tailrace.version import __version__
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.load import open_checkpoint
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
-from tailrace import __version__
 from tailrace.errors import TailraceError
+from tailrace.version import __version__
 
 __all__ = ["app", "main"]
 

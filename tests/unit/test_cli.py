@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tailrace import __version__
 from tailrace.cli import VERBS, main
 from tailrace.commands import bench
+from tailrace.version import __version__
 from tests.unit.bench.scripted import Asked, head, json_answer, scripted, text_chunk
 
 TAILRACE = (sys.executable, "-m", "tailrace.cli")

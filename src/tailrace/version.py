@@ -1,0 +1,5 @@
+"""The one place that knows this package's version."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"
