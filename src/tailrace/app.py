@@ -80,7 +80,8 @@ def build_engine(
 ) -> Engine:
     """Both columns and the loop that joins them, not yet running."""
     checkpoint, limits = model.checkpoint, model.limits
-    rope = (checkpoint.config.rope_theta, checkpoint.config.rope_scaling, limits.max_model_tokens)
+    # The trained context stretches dynamic scaling; the bound of this server never does.
+    rope = (checkpoint.config.rope_theta, checkpoint.config.rope_scaling, checkpoint.config.max_model_tokens)
     cache = KvCache(
         KvCacheConfig(
             num_blocks=limits.num_blocks,

@@ -20,7 +20,7 @@ class StepRecord:
     finished_s: float  # committed and published
     num_tokens: int  # computed in this step
     num_sampled: int  # rows put through the head
-    num_prefill_tokens: int  # of num_tokens, those of prompts
+    num_prefill_tokens: int  # of num_tokens, those in slices of more than a sequence's newest token
     num_context_tokens: int  # KV rows the queries could see, summed over sequences
     num_running: int
     num_waiting: int
