@@ -1,6 +1,7 @@
 """The HTTP front end as an ASGI application: routes, and the one place where errors become answers."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 _PREFIXES = ("", "/v1", "/beta")  # clients are configured with either
 _EXCHANGE = "tailrace.exchange"
 _CLIENT_GONE = 499  # counted, never sent
+_LAST_WORDS_S = 0.5
 
 Handler = Callable[[Exchange], Awaitable[None]]
 
@@ -101,9 +103,16 @@ class _HttpApp:
             allowed = (error.headers or {}).get("Allow", "")
             await _refuse(exchange, MethodNotAllowed(f"this path takes {allowed}", allowed=allowed))
         except asyncio.CancelledError:  # the server ends, and its patience has
-            await _refuse(exchange, UnavailableError("the server is shutting down; send the request again"))
+            await _say_last_words(exchange)
         except Exception as error:
             await _refuse(exchange, error)
+
+
+async def _say_last_words(exchange: Exchange) -> None:
+    """Tells the client that the server ends, if the client still reads."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS_S):
+            await _refuse(exchange, UnavailableError("the server is shutting down; send the request again"))
 
 
 async def _refuse(exchange: Exchange, error: Exception) -> None:

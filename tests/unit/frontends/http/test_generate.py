@@ -365,6 +365,18 @@ async def test_the_end_of_the_server_is_told_and_closes_what_is_open(app: ASGIAp
     assert [stream.num_closed for stream in service.streams] == [1, 1]
 
 
+async def test_a_client_that_does_not_read_cannot_hold_up_the_end_of_the_server(
+    app: ASGIApp, service: ScriptedService
+) -> None:
+    service.script = [token("a"), asyncio.Event()]
+    conversation = open_chat(app, stream=True)
+    await conversation.read()
+    conversation.can_write.clear()
+    conversation.task.cancel()
+    assert not (await conversation.end()).is_complete
+    assert service.stream.num_closed == 1
+
+
 async def test_a_finished_stream_is_closed_once_and_no_client_counts_as_gone(
     app: ASGIApp, service: ScriptedService, metrics: Metrics
 ) -> None:
