@@ -93,6 +93,14 @@ def test_yarn_ramp_without_truncation_uses_fractional_bounds() -> None:
     assert exact.inv_freq[10] == rounded.inv_freq[10]
 
 
+def test_yarn_ramp_ends_at_the_last_rotary_dimension() -> None:
+    scaling = RopeScaling("yarn", factor=2.0, original_max_tokens=4096, beta_fast=700.0)
+    spec = rope_spec(config(theta=2.0, head_dim=8, scaling=scaling))  # pair 37.4 would turn once: cut to 7
+
+    plain = 2.0 ** (-3 / 4)
+    assert spec.inv_freq[3] == pytest.approx(plain / 2 * 3 / 7 + plain * 4 / 7)
+
+
 def test_yarn_with_equal_bounds_steps_from_plain_to_divided() -> None:
     scaling = RopeScaling("yarn", factor=4.0, original_max_tokens=6, beta_fast=1.0, beta_slow=1.0)
     spec = rope_spec(config(theta=1e4, head_dim=8, scaling=scaling))
@@ -106,7 +114,7 @@ def test_yarn_with_equal_bounds_steps_from_plain_to_divided() -> None:
         (RopeScaling("yarn", factor=4.0, original_max_tokens=32768), 1.138629436),
         (replace(YARN_V3, mscale=1.0, mscale_all_dim=1.0), 1.0),
         (replace(YARN_V3, mscale=0.707, mscale_all_dim=1.0), 1.2608037774 / 1.3688879454),
-        (replace(YARN_V3, mscale=1.0), 1.3688879454),
+        (replace(YARN_V3, mscale=0.5), 1.3688879454),
         (replace(YARN_V3, attention_factor=1.5, mscale=0.707, mscale_all_dim=1.0), 1.5),
         (RopeScaling("yarn", factor=1.0, original_max_tokens=4096), 1.0),
     ],

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tailrace.ops import reference_sampling
 from tailrace.ops.api import MAX_TOP_LOGPROBS, SamplingInputs
 from tailrace.ops.reference_sampling import philox4x32, sample, uniform
 from tests.support.steps import sampling
@@ -103,6 +104,12 @@ def test_the_first_candidate_above_the_draw_is_taken_best_first() -> None:
         assert sample(row[None], sampling(1, seed=1, first_position=position)).token_ids[0] == expected
 
 
+def test_a_draw_on_the_bound_of_a_candidate_takes_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference_sampling, "uniform", lambda seed, position: 0.5)
+
+    assert sample(np.zeros((1, 2), np.float32), sampling(1)).token_ids[0] == 1
+
+
 def test_top_k_keeps_the_best_and_the_lower_ids_among_equals() -> None:
     assert drawn(logits_of(0.1, 0.25, 0.25, 0.25, 0.15), sampling(400, top_k=2)) == {1, 2}
 
@@ -129,7 +136,7 @@ def test_repetition_penalty_divides_positive_and_multiplies_negative_logits_once
 
     def greedy(bias: list[tuple[int, float]]) -> int:
         wanted = sampling(
-            1, temperature=0.0, repetition_penalty=2.0, prompt_ids=[0, 0, 0], output_ids=[2, 0], bias=bias
+            1, temperature=0.0, repetition_penalty=2.0, prompt_ids=[0, 0, 0], output_ids=[2, 2], bias=bias
         )
         return int(sample(row[None], wanted).token_ids[0])
 
@@ -162,8 +169,8 @@ def test_a_bias_is_added_after_the_penalties_and_minus_infinity_forbids() -> Non
     row = logits_of(0.9, 0.06, 0.04)
 
     assert drawn(row, sampling(400, bias=[(0, -np.inf)])) == {1, 2}
-    forced = sampling(1, temperature=0.0, bias=[(2, 100.0)], frequency_penalty=2.0, output_ids=[2])
-    assert sample(row[None], forced).token_ids[0] == 2
+    raised = sampling(1, temperature=0.0, repetition_penalty=2.0, prompt_ids=[0], bias=[(0, 0.6)])
+    assert sample(np.ones((1, 2), np.float32), raised).token_ids[0] == 0  # 1 / 2 + 0.6, not (1 + 0.6) / 2
 
 
 def test_rows_use_their_own_part_of_the_ragged_arrays() -> None:
