@@ -236,6 +236,12 @@ void compute(Program& program, const PyStep& py_step) {
     program.run(step, nullptr, {});
 }
 
+std::vector<double> profile(Program& program, const PyStep& py_step) {
+    const Step step = py_step.view(program.limits());
+    nb::gil_scoped_release release;
+    return program.profile(step);
+}
+
 struct PySampling {
     Vector<float> temperature, top_p;
     Vector<int32_t> top_k;
@@ -372,6 +378,7 @@ NB_MODULE(_native, module) {
             },
             "logits"_a, "vocab"_a, "num_embeddings"_a)
         .def("compute", &compute, "step"_a)
+        .def("profile", &profile, "step"_a)
         .def("draw", &draw, "step"_a, "sampling"_a, "samples"_a)
         .def("logits", &logits)
         .def("copy_block", &Program::copy_block, "source"_a, "target"_a, "num_tokens"_a)

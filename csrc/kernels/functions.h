@@ -8,7 +8,7 @@ namespace tailrace::TAILRACE_ISA {
 void embed(Format format, const Tile* tiles, int row, int cols, float* out);
 void rms_norm(const float* x, const float* weight, int cols, float eps, float* out);
 void swiglu(const float* gate, const float* up, int cols, float* out);
-void quantize(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups);
+void quantize(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups, float fine_share);
 void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
                     int num_tiles, const GemmOutput& out);
 void gemm_float(Format format, const float* x, size_t stride, int inputs, int first_row, int num_rows,

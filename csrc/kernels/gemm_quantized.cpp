@@ -130,84 +130,94 @@ TAILRACE_INLINE void write(const GemmOutput& out, size_t row, const Tile& tile, 
     store_first(out.out + row * out.stride + tile.column, value, n);
 }
 
-template <int R, int C, bool kHalf>
-void tile_q4(const QuantizedRows& x, int row, const Tile* tiles, const GemmOutput& out) {
-    const int groups = x.groups;
-    const int8_t* a = x.codes + static_cast<size_t>(row) * groups * kGroup;
-    const float* scales = x.scales + static_cast<size_t>(row) * groups;
-    const float* sums = x.sums + static_cast<size_t>(row) * groups;
-    const uint8_t* w[C];
-    for (int c = 0; c < C; ++c) w[c] = tiles[c].data;
-    const size_t code_size = static_cast<size_t>(groups) * 256;
-    Vec acc[R][C];
-    for (int r = 0; r < R; ++r) {
-        for (int c = 0; c < C; ++c) acc[r][c] = zero();
-    }
-    for (int g = 0; g < groups; ++g) {
-        VecI s[R][C];
-        for (int r = 0; r < R; ++r) {
-            for (int c = 0; c < C; ++c) s[r][c] = set1(int32_t{0});
-        }
+// Which formats: what a group of 32 inputs of one tile looks like, and how it is multiplied.
+template <bool kHalf>
+struct Q4 {
+    static constexpr size_t kCodes = 256;  // bytes of codes
+    static constexpr size_t kScales = 2 * kScaleBytes<kHalf>;
+
+    template <int R, int C>
+    TAILRACE_INLINE void dot(VecI (&s)[R][C], const uint8_t* const (&w)[C], const int8_t* codes, size_t stride) {
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
             Bytes low[C], high[C];
             for (int c = 0; c < C; ++c) {
-                const Bytes both = load_bytes(w[c] + g * 256 + i * 64);
+                const Bytes both = load_bytes(w[c] + i * 64);
                 low[c] = low_nibbles(both);
                 high[c] = high_nibbles(both);
             }
             for (int r = 0; r < R; ++r) {
-                const int8_t* codes = a + (static_cast<size_t>(r) * groups + g) * kGroup + i * 4;
-                for (int c = 0; c < C; ++c) s[r][c] = dot_q4(s[r][c], low[c], four_codes(codes));
-                for (int c = 0; c < C; ++c) s[r][c] = dot_q4(s[r][c], high[c], four_codes(codes + 16));
-            }
-        }
-        for (int c = 0; c < C; ++c) {
-            const uint8_t* p = w[c] + code_size + g * 2 * kScaleBytes<kHalf>;
-            const Vec scale = load_scales<kHalf>(p), offset = load_scales<kHalf>(p + kScaleBytes<kHalf>);
-            for (int r = 0; r < R; ++r) {
-                const Vec factor = scale * set1(scales[r * groups + g]);
-                acc[r][c] = fma(to_float(s[r][c]), factor, acc[r][c]);
-                acc[r][c] = fma(offset, set1(sums[r * groups + g]), acc[r][c]);
+                const int8_t* four = codes + r * stride + i * 4;
+                for (int c = 0; c < C; ++c) s[r][c] = dot_q4(s[r][c], low[c], four_codes(four));
+                for (int c = 0; c < C; ++c) s[r][c] = dot_q4(s[r][c], high[c], four_codes(four + 16));
             }
         }
     }
-    for (int r = 0; r < R; ++r) {
-        for (int c = 0; c < C; ++c) write(out, row + r, tiles[c], acc[r][c]);
+    TAILRACE_INLINE VecI start(int32_t) { return set1(int32_t{0}); }
+    TAILRACE_INLINE Vec add_offset(Vec acc, const uint8_t* scales, float sum) {
+        return fma(load_scales<kHalf>(scales + kScaleBytes<kHalf>), set1(sum), acc);
     }
-}
+};
 
-template <int R, int C, bool kHalf>
-void tile_q8(const QuantizedRows& x, int row, const Tile* tiles, const GemmOutput& out) {
+template <bool kHalf>
+struct Q8 {
+    static constexpr size_t kCodes = 512;
+    static constexpr size_t kScales = kScaleBytes<kHalf>;
+
+    template <int R, int C>
+    TAILRACE_INLINE void dot(VecI (&s)[R][C], const uint8_t* const (&w)[C], const int8_t* codes, size_t stride) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            Bytes b[C];
+            for (int c = 0; c < C; ++c) b[c] = load_bytes(w[c] + i * 64);
+            for (int r = 0; r < R; ++r) {
+                for (int c = 0; c < C; ++c) s[r][c] = dot_q8(s[r][c], b[c], four_codes(codes + r * stride + i * 4));
+            }
+        }
+    }
+    TAILRACE_INLINE VecI start(int32_t shift) { return start_q8(shift); }
+    TAILRACE_INLINE Vec add_offset(Vec acc, const uint8_t*, float) { return acc; }
+};
+
+template <class Format, bool kHalf, int R, int C>
+void tile(const QuantizedRows& x, int row, const Tile* tiles, const GemmOutput& out) {
     const int groups = x.groups;
-    const int8_t* a = x.codes + static_cast<size_t>(row) * groups * kGroup;
-    const float* scales = x.scales + static_cast<size_t>(row) * groups;
-    const int32_t* shifts = x.shifts + static_cast<size_t>(row) * groups;
-    const uint8_t* w[C];
-    for (int c = 0; c < C; ++c) w[c] = tiles[c].data;
-    const size_t code_size = static_cast<size_t>(groups) * 512;
+    const size_t first = static_cast<size_t>(row) * groups, stride = static_cast<size_t>(groups) * kGroup;
     Vec acc[R][C];
     for (int r = 0; r < R; ++r) {
         for (int c = 0; c < C; ++c) acc[r][c] = zero();
     }
     for (int g = 0; g < groups; ++g) {
+        const uint8_t* w[C];
+        const uint8_t* scales[C];
+        for (int c = 0; c < C; ++c) {
+            w[c] = tiles[c].data + g * Format::kCodes;
+            scales[c] = tiles[c].data + groups * Format::kCodes + g * Format::kScales;
+        }
+        const size_t at = first + g;
         VecI s[R][C];
         for (int r = 0; r < R; ++r) {
-            for (int c = 0; c < C; ++c) s[r][c] = start_q8(shifts[r * groups + g]);
+            for (int c = 0; c < C; ++c) s[r][c] = Format::start(x.shifts[at + r * groups]);
         }
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
-            Bytes b[C];
-            for (int c = 0; c < C; ++c) b[c] = load_bytes(w[c] + g * 512 + i * 64);
+        Format::dot(s, w, x.codes + at * kGroup, stride);
+        uint8_t is_fine = 0;
+        for (int r = 0; r < R; ++r) is_fine |= x.is_fine[at + r * groups];
+        float unit = 1.0f;
+        if (is_fine) {
+            // Rows without fine codes add zero and shift by a power of two: their bits stay what they are.
+            unit = 1.0f / 256.0f;
             for (int r = 0; r < R; ++r) {
-                const int8_t* codes = a + (static_cast<size_t>(r) * groups + g) * kGroup + i * 4;
-                for (int c = 0; c < C; ++c) s[r][c] = dot_q8(s[r][c], b[c], four_codes(codes));
+                const VecI start = Format::start(x.fine_shifts[at + r * groups]);
+                for (int c = 0; c < C; ++c) s[r][c] = shift_left<8>(s[r][c]) + start;
             }
+            Format::dot(s, w, x.fine + at * kGroup, stride);
         }
         for (int c = 0; c < C; ++c) {
-            const Vec scale = load_scales<kHalf>(w[c] + code_size + g * kScaleBytes<kHalf>);
+            const Vec scale = load_scales<kHalf>(scales[c]);
             for (int r = 0; r < R; ++r) {
-                acc[r][c] = fma(to_float(s[r][c]), scale * set1(scales[r * groups + g]), acc[r][c]);
+                const Vec factor = scale * set1(x.scales[at + r * groups] * unit);
+                acc[r][c] = fma(to_float(s[r][c]), factor, acc[r][c]);
+                acc[r][c] = Format::add_offset(acc[r][c], scales[c], x.sums[at + r * groups]);
             }
         }
     }
@@ -220,13 +230,13 @@ template <int R, int C>
 void tile_rows(Format format, const QuantizedRows& x, int row, const Tile* tiles, const GemmOutput& out) {
     switch (format) {
         case Format::kQ4:
-            return tile_q4<R, C, false>(x, row, tiles, out);
+            return tile<Q4<false>, false, R, C>(x, row, tiles, out);
         case Format::kQ4Half:
-            return tile_q4<R, C, true>(x, row, tiles, out);
+            return tile<Q4<true>, true, R, C>(x, row, tiles, out);
         case Format::kQ8:
-            return tile_q8<R, C, false>(x, row, tiles, out);
+            return tile<Q8<false>, false, R, C>(x, row, tiles, out);
         default:
-            return tile_q8<R, C, true>(x, row, tiles, out);
+            return tile<Q8<true>, true, R, C>(x, row, tiles, out);
     }
 }
 

@@ -10,12 +10,17 @@
 
 namespace tailrace {
 
-// Activations in int8 per group of 32: value = scale * code. Rows follow each other without a gap.
+// Activations in int8 per group of 32: value = scale * code. A group that stands out from its row, so that eight bits
+// of it would drown the rest in rounding noise, has eight more: value = scale * (code + fine / 256). Which groups do is
+// decided by the row alone. Rows follow each other without a gap.
 struct QuantizedRows {
-    int8_t* codes;    // [rows][groups * 32]
-    float* scales;    // [rows][groups]
-    float* sums;      // [rows][groups], scale * sum(codes): what an offset of the weights is multiplied with
-    int32_t* shifts;  // [rows][groups], -128 * sum(codes): takes back the 128 that q8 weights are stored with
+    int8_t* codes;         // [rows][groups * 32]
+    int8_t* fine;          // [rows][groups * 32], zero where the group is coarse
+    float* scales;         // [rows][groups]
+    float* sums;           // [rows][groups], the sum of the values: what an offset of the weights is multiplied with
+    int32_t* shifts;       // [rows][groups], -128 * sum(codes): takes back the 128 that q8 weights are stored with
+    int32_t* fine_shifts;  // [rows][groups], the same for `fine`
+    uint8_t* is_fine;      // [rows][groups]
     int groups;
 };
 
@@ -77,7 +82,10 @@ struct Kernels {
     // out may be x.
     void (*rms_norm)(const float* x, const float* weight, int cols, float eps, float* out);
     void (*swiglu)(const float* gate, const float* up, int cols, float* out);
-    void (*quantize)(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups);
+    // Groups [first_group, first_group + num_groups) of a row. One is fine when the square of its largest value exceeds
+    // `fine_share` of the average energy of these groups: rounding noise of the others stays below a fixed share.
+    void (*quantize)(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups,
+                     float fine_share);
 
     void (*gemm_quantized)(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
                            int num_tiles, const GemmOutput& out);

@@ -36,21 +36,38 @@ void swiglu(const float* gate, const float* up, int cols, float* out) {
     }
 }
 
-void quantize(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups) {
-    const size_t first = static_cast<size_t>(row) * out.groups + first_group;
-    for (int g = 0; g < num_groups; ++g, x += kGroup) {
+void quantize(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups, float fine_share) {
+    Vec squares = zero();
+    for (int c = 0; c < num_groups * kGroup; c += kLanes) squares = fma(load(x + c), load(x + c), squares);
+    const float limit = fine_share * sum(squares) / static_cast<float>(num_groups);
+    size_t at = static_cast<size_t>(row) * out.groups + first_group;
+    for (int g = 0; g < num_groups; ++g, ++at, x += kGroup) {
         const Vec low = load(x), high = load(x + kLanes);
         const float top = largest(max(abs(low), abs(high)));
-        const Vec inverse = set1(top > 0.0f ? 127.0f / top : 0.0f);
-        const VecI low_codes = nearest(low * inverse), high_codes = nearest(high * inverse);
-        int8_t* codes = out.codes + (first + g) * kGroup;
-        store_int8(codes, low_codes);
-        store_int8(codes + kLanes, high_codes);
+        const Vec steps = set1(top > 0.0f ? 127.0f * 256.0f / top : 0.0f);
+        const VecI low_steps = nearest(low * steps), high_steps = nearest(high * steps);
+        const VecI half = set1(int32_t{128});
+        const VecI low_codes = shift_right<8>(low_steps + half), high_codes = shift_right<8>(high_steps + half);
+        const bool is_fine = top * top > limit;
+        VecI low_fine = set1(int32_t{0}), high_fine = low_fine;
+        if (is_fine) {
+            // -128 has no opposite in a byte, which AVX2 needs: it becomes -127.
+            const VecI least = set1(int32_t{-127});
+            low_fine = max(low_steps - shift_left<8>(low_codes), least);
+            high_fine = max(high_steps - shift_left<8>(high_codes), least);
+        }
+        store_int8(out.codes + at * kGroup, low_codes);
+        store_int8(out.codes + at * kGroup + kLanes, high_codes);
+        store_int8(out.fine + at * kGroup, low_fine);
+        store_int8(out.fine + at * kGroup + kLanes, high_fine);
+        const auto code_sum = static_cast<int32_t>(sum(to_float(low_codes + high_codes)));
+        const auto fine_sum = static_cast<int32_t>(sum(to_float(low_fine + high_fine)));
         const float scale = top / 127.0f;
-        const float code_sum = sum(to_float(low_codes + high_codes));
-        out.scales[first + g] = scale;
-        out.sums[first + g] = scale * code_sum;
-        out.shifts[first + g] = -128 * static_cast<int32_t>(code_sum);
+        out.scales[at] = scale;
+        out.sums[at] = scale * (static_cast<float>(code_sum * 256 + fine_sum) * (1.0f / 256.0f));
+        out.shifts[at] = -128 * code_sum;
+        out.fine_shifts[at] = -128 * fine_sum;
+        out.is_fine[at] = is_fine;
     }
 }
 

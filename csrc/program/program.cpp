@@ -83,6 +83,18 @@ void Program::run(const Step& step, const Sampling* sampling, const Samples& sam
     team_->run(work_);
 }
 
+std::vector<double> Program::profile(const Step& step) {
+    std::vector<std::chrono::steady_clock::time_point> times{std::chrono::steady_clock::now()};
+    times_ = &times;
+    run(step, nullptr, {});
+    times_ = nullptr;
+    std::vector<double> seconds;
+    for (size_t i = 1; i < times.size(); ++i) {
+        seconds.push_back(std::chrono::duration<double>(times[i] - times[i - 1]).count());
+    }
+    return seconds;
+}
+
 void Program::work(int thread) {
     const Worker worker{kernels_,
                         *team_,
@@ -96,6 +108,7 @@ void Program::work(int thread) {
     for (const auto& stage : stages_) {
         stage->run(worker);
         team_->barrier();
+        if (times_ && thread == 0) times_->push_back(std::chrono::steady_clock::now());
     }
     if (!sampling_) return;
     for (int row = team_->claim(); row < step_->num_samples; row = team_->claim()) {

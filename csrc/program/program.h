@@ -1,6 +1,7 @@
 // A model lowered to stages, with its KV pool, its activations and its threads: one call computes one step.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,6 +41,8 @@ class Program {
     // Computes a step; draws into `samples` where sampling is given. Throws std::invalid_argument for a step out of
     // bounds, before anything is computed.
     void run(const Step& step, const Sampling* sampling, const Samples& samples);
+    // As run without sampling; what each stage took, in seconds.
+    std::vector<double> profile(const Step& step);
     const float* logits() const { return reinterpret_cast<const float*>(activations_.data() + logits_.offset); }
 
     void copy_block(int source, int target, int num_tokens);
@@ -70,6 +73,7 @@ class Program {
     const Step* step_ = nullptr;
     const Sampling* sampling_ = nullptr;
     const Samples* samples_ = nullptr;
+    std::vector<std::chrono::steady_clock::time_point>* times_ = nullptr;  // of the end of each stage, if wanted
     std::function<void(int)> work_;
     std::unique_ptr<Team> team_;  // last: its threads end before anything they use
 };

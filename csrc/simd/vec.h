@@ -89,6 +89,20 @@ TAILRACE_INLINE VecI set1(int32_t x) {
 TAILRACE_INLINE VecI operator+(VecI a, VecI b) {
     return {_mm512_add_epi32(a.v, b.v)};
 }
+TAILRACE_INLINE VecI operator-(VecI a, VecI b) {
+    return {_mm512_sub_epi32(a.v, b.v)};
+}
+TAILRACE_INLINE VecI max(VecI a, VecI b) {
+    return {_mm512_max_epi32(a.v, b.v)};
+}
+template <int kBits>
+TAILRACE_INLINE VecI shift_left(VecI a) {
+    return {_mm512_slli_epi32(a.v, kBits)};
+}
+template <int kBits>
+TAILRACE_INLINE VecI shift_right(VecI a) {
+    return {_mm512_srai_epi32(a.v, kBits)};
+}
 TAILRACE_INLINE VecI nearest(Vec a) {
     return {_mm512_cvtps_epi32(a.v)};
 }
@@ -194,6 +208,20 @@ TAILRACE_INLINE VecI set1(int32_t x) {
 TAILRACE_INLINE VecI operator+(VecI x, VecI y) {
     return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
 }
+TAILRACE_INLINE VecI operator-(VecI x, VecI y) {
+    return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+TAILRACE_INLINE VecI max(VecI x, VecI y) {
+    return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)};
+}
+template <int kBits>
+TAILRACE_INLINE VecI shift_left(VecI x) {
+    return {_mm256_slli_epi32(x.a, kBits), _mm256_slli_epi32(x.b, kBits)};
+}
+template <int kBits>
+TAILRACE_INLINE VecI shift_right(VecI x) {
+    return {_mm256_srai_epi32(x.a, kBits), _mm256_srai_epi32(x.b, kBits)};
+}
 TAILRACE_INLINE VecI nearest(Vec x) {
     return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
 }
@@ -298,6 +326,20 @@ TAILRACE_INLINE VecI set1(int32_t x) {
 }
 TAILRACE_INLINE VecI operator+(VecI a, VecI b) {
     TAILRACE_LANES(VecI, a.v[i] + b.v[i]);
+}
+TAILRACE_INLINE VecI operator-(VecI a, VecI b) {
+    TAILRACE_LANES(VecI, a.v[i] - b.v[i]);
+}
+TAILRACE_INLINE VecI max(VecI a, VecI b) {
+    TAILRACE_LANES(VecI, a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
+}
+template <int kBits>
+TAILRACE_INLINE VecI shift_left(VecI a) {
+    TAILRACE_LANES(VecI, static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << kBits));
+}
+template <int kBits>
+TAILRACE_INLINE VecI shift_right(VecI a) {
+    TAILRACE_LANES(VecI, a.v[i] >> kBits);
 }
 // Out of range is undefined for a plain cast; the vector units give the smallest integer, and so do we.
 TAILRACE_INLINE int32_t nearest_one(float x) {
