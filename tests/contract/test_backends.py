@@ -1,0 +1,186 @@
+"""What every back end must do: compute what the reference computes, and give a row the same bits in any company."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tailrace.errors import CheckpointError, EngineError
+from tailrace.models.config import ModelConfig
+from tailrace.models.registry import build_program
+from tailrace.ops.api import Backend, Executable, Limits
+from tailrace.ops.cpu import CpuBackend, supported_isas
+from tailrace.ops.packed import from_float32, quantize_int4, quantize_int8
+from tailrace.ops.reference import ReferenceBackend
+from tests.support.steps import Part, limits, step, teacher_forced
+from tests.support.tiny import CONFIGS, Pack, bfloat16, float16, random_ids, random_weights
+
+LIMITS = replace(limits(max_tokens=160, max_model_tokens=160, block_tokens=16), num_threads=2)
+NUM_TOKENS = 150  # more than two key blocks of attention
+PACKS: dict[str, Pack] = {
+    "f32": from_float32,
+    "f16": float16,
+    "bf16": bfloat16,
+    "int8": quantize_int8,
+    "int4": quantize_int4,
+}
+# Of the root mean square of the logits. Quantised weights are multiplied with quantised activations.
+TOLERANCE = {"f32": 1e-5, "f16": 1e-5, "bf16": 1e-5, "int8": 0.03, "int4": 0.03}
+HALF_CACHE_TOLERANCE = 0.01
+
+BACKENDS: dict[str, Callable[[], Backend]] = {
+    "reference": ReferenceBackend,
+    **{f"cpu {isa}": partial(CpuBackend, isa, "f32") for isa in supported_isas()},
+}
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return BACKENDS[request.param]()
+
+
+def error(logits: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
+    """The root mean square of the difference, as a share of that of the expected values."""
+    return float(np.sqrt(np.square(logits - expected).mean() / np.square(expected).mean()))
+
+
+@contextmanager
+def loaded(
+    backend: Backend, config: ModelConfig, pack: Pack = from_float32, of: Limits = LIMITS
+) -> Iterator[Executable]:
+    executable = backend.load(build_program(config), random_weights(config, pack), of)
+    yield executable
+    executable.close()
+
+
+def logits_of(
+    backend: Backend, config: ModelConfig, pack: Pack = from_float32, *, chunk_tokens: int = NUM_TOKENS
+) -> NDArray[np.float32]:
+    with loaded(backend, config, pack) as executable:
+        return teacher_forced(executable, LIMITS, random_ids(config, NUM_TOKENS), chunk_tokens=chunk_tokens)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_are_those_of_the_reference(backend: Backend, name: str) -> None:
+    expected = logits_of(ReferenceBackend(), CONFIGS[name])
+
+    assert error(logits_of(backend, CONFIGS[name]), expected) < TOLERANCE["f32"]
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_every_weight_format_is_multiplied(backend: Backend, name: str) -> None:
+    config = CONFIGS["tied, interleaved"]
+    expected = logits_of(ReferenceBackend(), config, PACKS[name])
+
+    assert error(logits_of(backend, config, PACKS[name]), expected) < TOLERANCE[name]
+
+
+def test_formats_may_differ_within_one_linear(backend: Backend) -> None:
+    config = CONFIGS["biased, odd sizes"]
+    config = replace(config, hidden_size=64)
+    weights = random_weights(config)
+    mixed = weights | {
+        name: pack(weight.values)
+        for name, weight in weights.items()
+        for part, pack in (("q", quantize_int4), ("k", quantize_int8), ("v", float16), ("up", quantize_int8))
+        if name.endswith(f".{part}")
+    }
+    ids = random_ids(config, 40)
+    results = [
+        teacher_forced(each.load(build_program(config), mixed, LIMITS), LIMITS, ids, chunk_tokens=40)
+        for each in (ReferenceBackend(), backend)
+    ]
+
+    assert error(results[1], results[0]) < TOLERANCE["int8"]
+
+
+@pytest.mark.parametrize("name", ["f32", "int4", "int8"])
+@settings(max_examples=6, deadline=None)
+@given(chunk_tokens=st.integers(1, 70))
+def test_chunks_do_not_change_a_bit(name: str, chunk_tokens: int) -> None:
+    for make in BACKENDS.values():
+        with loaded(make(), CONFIGS["windowed, half turned"], PACKS[name]) as executable:
+            ids = random_ids(CONFIGS["plain"], NUM_TOKENS)
+            whole = teacher_forced(executable, LIMITS, ids, chunk_tokens=NUM_TOKENS)
+            chunked = teacher_forced(executable, LIMITS, ids, chunk_tokens=chunk_tokens, slot=2)
+
+        assert np.array_equal(chunked, whole)
+
+
+def test_other_sequences_do_not_change_a_bit(backend: Backend) -> None:
+    config = CONFIGS["normed, three to a head"]
+    ids, others = random_ids(config, 90), random_ids(config, 90, seed=2)
+    with loaded(backend, config, quantize_int8) as executable:
+        alone = teacher_forced(executable, LIMITS, ids, chunk_tokens=90, slot=3).copy()
+        executable.logits(step(LIMITS, Part(0, 0, others[:33]), Part(1, 0, ids[:50])))
+        mixed = executable.logits(
+            step(LIMITS, Part(2, 0, others[:20]), Part(1, 50, ids[50:]), Part(0, 33, others[33:34]))
+        )
+
+        assert np.array_equal(mixed[20:60], alone[50:])
+
+
+def test_a_copied_block_continues_like_its_source(backend: Backend) -> None:
+    config = CONFIGS["plain"]
+    ids = random_ids(config, 30)
+    with loaded(backend, config) as executable:
+        whole = teacher_forced(executable, LIMITS, ids, chunk_tokens=30).copy()
+        theirs, ours = step(LIMITS, Part(0, 0, [0])).block_tables[[0, 1]]
+        executable.copy_block(int(theirs[0]), int(ours[0]), 16)
+        executable.copy_block(int(theirs[1]), int(ours[1]), 5)
+        continued = executable.logits(step(LIMITS, Part(1, 21, ids[21:])))
+
+        assert np.array_equal(continued, whole[21:])
+
+
+def test_what_a_block_held_before_does_not_matter(backend: Backend) -> None:
+    """Not even values that are no numbers: rows that were never written for this sequence add nothing."""
+    config = CONFIGS["plain"]
+    weights = random_weights(config)
+    embed = weights["embed"].values.copy()
+    embed[0] = np.nan
+    program = build_program(replace(config, tie_word_embeddings=False))
+    executable = backend.load(program, weights | {"embed": from_float32(embed)}, LIMITS)
+    ids = [1 + token % 70 for token in random_ids(config, 70)]
+    clean = teacher_forced(executable, LIMITS, ids, chunk_tokens=9, slot=1).copy()
+    with np.errstate(invalid="ignore"):
+        teacher_forced(executable, LIMITS, [0] * 150, chunk_tokens=150, slot=0)
+    after = teacher_forced(executable, LIMITS, ids, chunk_tokens=9, slot=0)
+
+    assert np.isfinite(clean).all()
+    assert np.array_equal(after, clean)
+
+
+def test_a_missing_weight_is_named(backend: Backend) -> None:
+    weights = random_weights(CONFIGS["plain"])
+    del weights["layers.1.up"]
+
+    with pytest.raises(CheckpointError, match=r"layers\.1\.up"):
+        backend.load(build_program(CONFIGS["plain"]), weights, LIMITS)
+
+
+def test_a_weight_of_another_shape_is_named(backend: Backend) -> None:
+    weights = random_weights(CONFIGS["plain"])
+    weights["layers.0.o"] = weights["layers.0.up"]
+
+    with pytest.raises(CheckpointError, match=r"layers\.0\.o.*96"):
+        backend.load(build_program(CONFIGS["plain"]), weights, LIMITS)
+
+
+def test_a_step_beyond_the_limits_is_refused(backend: Backend) -> None:
+    with loaded(backend, CONFIGS["plain"]) as executable, pytest.raises(EngineError, match="token"):
+        executable.logits(step(LIMITS, Part(0, 0, [1] * 161)))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_cache_in_bfloat16_stays_close(name: str) -> None:
+    expected = logits_of(ReferenceBackend(), CONFIGS[name])
+
+    for isa in supported_isas():
+        assert error(logits_of(CpuBackend(isa), CONFIGS[name]), expected) < HALF_CACHE_TOLERANCE
