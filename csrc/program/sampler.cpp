@@ -96,6 +96,7 @@ int Sampler::collect(const float* logits, float threshold) {
 
 int Sampler::pick_by_chance(const float* logits, const Sampling& sampling, int row) {
     const int best = kernels_.arg_max(logits, vocab_);
+    if (logits[best] == -INFINITY) return best;  // every token is forbidden
     kernels_.exp_scaled(logits, vocab_, logits[best], sampling.temperature[row], weights_.data());
     const float min_p = sampling.min_p[row];
     double total = 0.0;

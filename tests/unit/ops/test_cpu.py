@@ -1,0 +1,195 @@
+"""The CPU back end's own promises: what it refuses, what it counts, and the same bits on any number of threads."""
+
+import os
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tailrace.errors import EngineError, SetupError
+from tailrace.models.registry import build_program
+from tailrace.ops.api import Limits, StepInputs
+from tailrace.ops.cpu import ISA_VARIABLE, CpuBackend, CpuExecutable, supported_isas
+from tailrace.ops.packed import PackedTensor, quantize_int4
+from tests.support.steps import Part, limits, sampling, step, teacher_forced
+from tests.support.tiny import CONFIGS, random_ids, random_weights
+
+CONFIG = CONFIGS["normed, three to a head"]
+LIMITS = limits(max_tokens=96, max_model_tokens=96, block_tokens=16)
+
+
+def load(of: Limits = LIMITS, backend: CpuBackend | None = None) -> CpuExecutable:
+    return (backend or CpuBackend()).load(build_program(CONFIG), random_weights(CONFIG, quantize_int4), of)
+
+
+def valid_step() -> StepInputs:
+    return step(LIMITS, Part(0, 0, [1, 2, 3]), Part(1, 0, [4]))
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+def test_threads_do_not_change_a_bit(isa: str) -> None:
+    ids = random_ids(CONFIG, 90)
+    results = []
+    for num_threads in (1, 2, 5):
+        of = replace(LIMITS, num_threads=num_threads)
+        results.append(teacher_forced(load(of, CpuBackend(isa)), of, ids, chunk_tokens=41))
+
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("block_tokens", [16, 32, 96])
+def test_the_size_of_blocks_does_not_change_a_bit(block_tokens: int) -> None:
+    ids = random_ids(CONFIG, 90)
+    of = limits(max_tokens=96, max_model_tokens=96, block_tokens=block_tokens)
+    expected = teacher_forced(load(), LIMITS, ids, chunk_tokens=96)
+
+    assert np.array_equal(teacher_forced(load(of), of, ids, chunk_tokens=96), expected)
+
+
+def test_run_and_logits_compute_the_same() -> None:
+    executable = load()
+    best = executable.logits(valid_step()).argmax(axis=1)
+
+    assert executable.run(valid_step(), sampling(4, temperature=0.0)).token_ids.tolist() == best.tolist()
+
+
+def test_a_step_without_samples_fills_the_cache() -> None:
+    executable, ids = load(), random_ids(CONFIG, 20)
+    executable.run(step(LIMITS, Part(0, 0, ids[:19]), sample_rows=[]), sampling(0))
+    after = executable.logits(step(LIMITS, Part(0, 19, ids[19:]))).copy()
+
+    assert np.array_equal(after, teacher_forced(executable, LIMITS, ids, chunk_tokens=20, slot=1)[19:])
+
+
+def test_sizes_are_counted() -> None:
+    executable = load()
+    values = 2 * CONFIG.num_kv_heads * 32 * CONFIG.num_layers  # heads of 24 are kept as 32
+    weights = random_weights(CONFIG, quantize_int4).values()
+
+    assert executable.kv_bytes_per_block == values * 2 * LIMITS.block_tokens
+    assert executable.weight_bytes >= sum(weight.values.nbytes for weight in weights)
+
+
+def test_weights_keep_their_size_in_memory() -> None:
+    """A scale that float16 holds exactly is kept in two bytes, whatever type it came in."""
+    config = replace(CONFIG, vocab_size=4096, hidden_size=512, head_dim=32, intermediate_size=512)
+    weights = random_weights(config, quantize_int4)
+    executable = CpuBackend().load(build_program(config), weights, LIMITS)
+    codes = sum(weight.values.nbytes for weight in weights.values())
+
+    assert executable.weight_bytes < codes * 1.27  # 4 bytes of scale and offset beside 16 of codes
+
+
+def test_strided_views_are_packed_as_they_are() -> None:
+    """Views into a file's blocks of 20 bytes: scale, offset, codes, as GGUF has them."""
+    weights = random_weights(CONFIG, quantize_int4)
+    views = {name: interleaved(weight) for name, weight in weights.items()}
+    ids = random_ids(CONFIG, 10)
+    expected = teacher_forced(load(), LIMITS, ids, chunk_tokens=10)
+
+    executable = CpuBackend().load(build_program(CONFIG), views, LIMITS)
+    assert np.array_equal(teacher_forced(executable, LIMITS, ids, chunk_tokens=10), expected)
+
+
+def interleaved(weight: PackedTensor) -> PackedTensor:
+    if weight.scales is None or weight.offsets is None:
+        return weight
+    blocks = np.zeros(weight.scales.shape, np.dtype([("d", "<f2"), ("m", "<f2"), ("codes", "u1", 16)]))
+    blocks["d"], blocks["m"], blocks["codes"] = weight.scales, weight.offsets, weight.values
+    blocks.flags.writeable = False
+    return PackedTensor(weight.shape, "q4", blocks["codes"], blocks["d"], blocks["m"])
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"token_ids": np.array([1, 2, 77, 4], np.int32)}, "no token 77"),
+        ({"token_ids": np.array([1, -2, 3, 4], np.int32)}, "no token -2"),
+        ({"slots": np.array([0, 4], np.int32)}, "no slot 4"),
+        ({"starts": np.array([0, 96], np.int32)}, "longer than its row"),
+        ({"starts": np.array([-1, 0], np.int32)}, "longer than its row"),
+        ({"row_starts": np.array([0, 5, 4], np.int32)}, "descend"),
+        ({"row_starts": np.array([0, 4], np.int32)}, "do not fit"),
+        ({"row_starts": np.array([0, 3, 3], np.int32)}, "do not cover"),
+        ({"sample_rows": np.array([4], np.int32)}, "sampled row"),
+        ({"sample_rows": np.zeros(97, np.int32)}, "more samples"),
+        ({"block_tables": np.full((4, 6), 24, np.int32)}, "no block 24"),
+        ({"block_tables": np.zeros((4, 5), np.int32)}, "another shape"),
+    ],
+)
+def test_a_broken_step_is_refused_by_name(change: dict[str, NDArray[np.int32]], complaint: str) -> None:
+    executable = load()
+
+    with pytest.raises(EngineError, match=complaint):
+        executable.logits(replace(valid_step(), **change))
+
+
+def test_a_refused_step_leaves_everything_usable() -> None:
+    executable = load()
+    expected = executable.logits(valid_step()).copy()
+    with pytest.raises(EngineError, match="no token"):
+        executable.logits(replace(valid_step(), token_ids=np.full(4, 99, np.int32)))
+
+    assert np.array_equal(executable.logits(valid_step()), expected)
+
+
+@pytest.mark.parametrize(("source", "target", "num_tokens"), [(24, 0, 1), (0, -1, 1), (0, 1, 17)])
+def test_a_copy_outside_of_the_pool_is_refused(source: int, target: int, num_tokens: int) -> None:
+    with pytest.raises(EngineError, match="copy_block"):
+        load().copy_block(source, target, num_tokens)
+
+
+def test_a_closed_executable_says_so() -> None:
+    executable = load()
+    executable.close()
+    executable.close()
+
+    with pytest.raises(EngineError, match="closed"):
+        executable.logits(valid_step())
+
+
+def test_limits_that_fit_no_kernel_are_refused() -> None:
+    with pytest.raises(SetupError, match="multiple of 16, not 8"):
+        load(replace(LIMITS, block_tokens=8))
+
+
+def test_a_pool_beyond_memory_is_refused() -> None:
+    with pytest.raises(SetupError, match="KV blocks"):
+        load(replace(LIMITS, num_blocks=2**31 - 1, block_tokens=2**16))
+
+
+def test_too_many_heads_for_one_kv_head_are_refused() -> None:
+    config = replace(CONFIG, num_heads=65, num_kv_heads=1, head_dim=8)
+
+    with pytest.raises(SetupError, match="65 query heads"):
+        CpuBackend().load(build_program(config), random_weights(config), LIMITS)
+
+
+def test_an_unknown_instruction_set_is_refused_with_the_choices() -> None:
+    with pytest.raises(SetupError, match=r"'mmx'.*portable"):
+        CpuBackend("mmx")
+
+
+def test_the_environment_chooses_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ISA_VARIABLE, "portable")
+
+    assert CpuBackend().isa == "portable"
+    assert CpuBackend(supported_isas()[0]).isa == supported_isas()[0]
+
+
+def test_the_portable_kernels_are_always_there() -> None:
+    assert supported_isas()[-1] == "portable"
+
+
+def test_an_idle_executable_burns_no_time() -> None:
+    """The threads sleep between steps: while this one waits, the process computes next to nothing."""
+    executable = load(replace(LIMITS, num_threads=4))
+    executable.logits(valid_step())
+    before = os.times()
+    time.sleep(0.3)
+    after = os.times()
+
+    assert after.user + after.system - before.user - before.system < 0.1
