@@ -64,6 +64,7 @@ oracle: $(CORE) $(ORACLE)
 	model=$$($(BIN)/python -c 'from tailrace.weights import default_model as m; print(m.default_model_path())') && \
 	    $(dir $(ORACLE))bin/python scripts/oracle/generate.py --model "$$model"
 
+# With a .venv of the oldest Python: for newer ones, the oldest dependencies have no wheels and take long to build.
 lower-bounds: $(DEV)
 	$(BIN)/python -m venv --clear .venv-lower-bounds
 	$(BIN)/python scripts/lower_bounds.py >.venv-lower-bounds/constraints.txt
