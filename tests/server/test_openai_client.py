@@ -10,7 +10,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from tests.server.process import ServerProcess
 
 MODEL = "default"
-CAPITAL: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is the capital of France?"}]
+# Every token of the float32 model's greedy answer leads by 0.7 or more: no rounding of a back end turns it.
+CAPITAL: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Name the capital city of France."}]
 
 
 def wait_for_idle(server: ServerProcess) -> None:
@@ -23,8 +24,8 @@ def wait_for_idle(server: ServerProcess) -> None:
 def test_the_model_answers_a_question_it_knows(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(model=MODEL, messages=CAPITAL, temperature=0, max_tokens=24)
 
-    assert "Paris" in (answer.choices[0].message.content or "")
-    assert answer.choices[0].finish_reason in ("stop", "length")
+    assert answer.choices[0].message.content == "The capital city of France is Paris."
+    assert answer.choices[0].finish_reason == "stop"
     assert answer.usage is not None
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
