@@ -55,6 +55,12 @@ def test_a_library_is_known_to_its_owner_alone(modules: list[Module], library: s
     assert strangers == set()
 
 
+def test_front_ends_see_the_seam_of_the_service_and_nothing_behind_it(modules: list[Module]) -> None:
+    seen = {name for module in modules if module.is_inside("frontends") for name in module.imports()}
+    behind = {name for name in seen if name.startswith("tailrace.service.") and name.split(".")[2] != "api"}
+    assert behind == set()
+
+
 @pytest.mark.parametrize("loaded", ["scheduler.scheduler", "kvcache.cache", "models.registry", "bench.load"])
 def test_loading_a_part_that_computes_nothing_loads_no_arrays(loaded: str) -> None:
     code = f"import sys, tailrace.{loaded}; sys.exit('numpy' in sys.modules)"
