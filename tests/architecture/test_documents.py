@@ -44,7 +44,11 @@ def test_every_link_inside_the_repository_leads_somewhere(document: str) -> None
 
 
 def test_every_chore_that_a_document_names_is_there(document: str) -> None:
-    assert set(re.findall(r"(?:`|^ {4})make ([a-z-]+)", document, re.MULTILINE)) <= TARGETS
+    examples = "".join(re.findall(r"^```sh$.*?^```$", document, re.MULTILINE | re.DOTALL))
+    named = re.findall(r"(?:`|^ {4})make ([a-z-]+)", document, re.MULTILINE) + re.findall(
+        r"^make ([a-z-]+)", examples, re.M
+    )
+    assert set(named) <= TARGETS
 
 
 def test_help_names_every_chore() -> None:
