@@ -110,7 +110,7 @@ install_core() {
     make_venv
     step "bringing pip up to date" pip_install 'pip>=25.1'
     step "installing the build tools (cmake, ninja, nanobind)" pip_install --group build
-    step "installing Tailrace and building its native core" pip_install --no-build-isolation --editable .
+    step "installing Tailrace and building its native core (a minute or two)" pip_install --no-build-isolation --editable .
     stamp .core-installed
 }
 
