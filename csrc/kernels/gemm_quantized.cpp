@@ -1,6 +1,7 @@
 // int8 activations times 4-bit or 8-bit weights: for each group of 32 inputs an exact integer dot, then its scales.
 //
-// The groups are added in ascending order into one float per output, whatever the shape of the register tile.
+// Each output adds its groups in ascending order into one float, then bias and residual, then the fine codes of its
+// row's fine groups, again in ascending order: whatever the shape of the register tile.
 #include "kernels/functions.h"
 #include "simd/vec.h"
 
@@ -11,7 +12,8 @@ namespace {
 // Bytes: 64 weight codes; dot_* adds to each lane the products of its four codes with four activation codes.
 #if defined(__AVX512VNNI__)
 
-constexpr int kGemmRows = 6;
+constexpr int kRows = 12;     // of one tile: 12 sums and 12 products in 32 registers
+constexpr int kPairRows = 6;  // of two tiles
 using Bytes = __m512i;
 
 TAILRACE_INLINE Bytes load_bytes(const uint8_t* p) {
@@ -35,7 +37,8 @@ TAILRACE_INLINE VecI dot_q8(VecI s, Bytes w, int32_t a) {
 
 #elif defined(__AVX2__)
 
-constexpr int kGemmRows = 2;
+constexpr int kRows = 4;
+constexpr int kPairRows = 2;
 struct Bytes {
     __m256i a, b;
 };
@@ -73,7 +76,8 @@ TAILRACE_INLINE VecI dot_q8(VecI s, Bytes w, int32_t a) {
 
 #else
 
-constexpr int kGemmRows = 1;
+constexpr int kRows = 2;
+constexpr int kPairRows = 1;
 struct Bytes {
     uint8_t v[64];
 };
@@ -130,95 +134,75 @@ TAILRACE_INLINE void write(const GemmOutput& out, size_t row, const Tile& tile, 
     store_first(out.out + row * out.stride + tile.column, value, n);
 }
 
-// Which formats: what a group of 32 inputs of one tile looks like, and how it is multiplied.
+// The formats: how a group of 32 inputs of one tile is read and multiplied.
 template <bool kHalf>
 struct Q4 {
-    static constexpr size_t kCodes = 256;  // bytes of codes
-    static constexpr size_t kScales = 2 * kScaleBytes<kHalf>;
+    static constexpr size_t kGroupBytes = group_bytes(kHalf ? Format::kQ4Half : Format::kQ4);
 
-    template <int R, int C>
-    TAILRACE_INLINE void dot(VecI (&s)[R][C], const uint8_t* const (&w)[C], const int8_t* codes, size_t stride) {
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            Bytes low[C], high[C];
-            for (int c = 0; c < C; ++c) {
-                const Bytes both = load_bytes(w[c] + i * 64);
-                low[c] = low_nibbles(both);
-                high[c] = high_nibbles(both);
-            }
-            for (int r = 0; r < R; ++r) {
-                const int8_t* four = codes + r * stride + i * 4;
-                for (int c = 0; c < C; ++c) s[r][c] = dot_q4(s[r][c], low[c], four_codes(four));
-                for (int c = 0; c < C; ++c) s[r][c] = dot_q4(s[r][c], high[c], four_codes(four + 16));
-            }
-        }
+    // Vector i belongs to the inputs 4i, 4i+1, 4i+2, 4i+3 of the group.
+    TAILRACE_INLINE Bytes codes(const uint8_t* group, int i) {
+        return i < 4 ? low_nibbles(load_bytes(group + i * 64)) : high_nibbles(load_bytes(group + (i - 4) * 64));
     }
     TAILRACE_INLINE VecI start(int32_t) { return set1(int32_t{0}); }
-    TAILRACE_INLINE Vec add_offset(Vec acc, const uint8_t* scales, float sum) {
-        return fma(load_scales<kHalf>(scales + kScaleBytes<kHalf>), set1(sum), acc);
+    TAILRACE_INLINE VecI dot(VecI s, Bytes w, int32_t a) { return dot_q4(s, w, a); }
+    TAILRACE_INLINE Vec scale(const uint8_t* group) { return load_scales<kHalf>(group + 256); }
+    TAILRACE_INLINE Vec add_offset(Vec acc, const uint8_t* group, float sum) {
+        return fma(load_scales<kHalf>(group + 256 + kScaleBytes<kHalf>), set1(sum), acc);
     }
 };
 
 template <bool kHalf>
 struct Q8 {
-    static constexpr size_t kCodes = 512;
-    static constexpr size_t kScales = kScaleBytes<kHalf>;
+    static constexpr size_t kGroupBytes = group_bytes(kHalf ? Format::kQ8Half : Format::kQ8);
 
-    template <int R, int C>
-    TAILRACE_INLINE void dot(VecI (&s)[R][C], const uint8_t* const (&w)[C], const int8_t* codes, size_t stride) {
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
-            Bytes b[C];
-            for (int c = 0; c < C; ++c) b[c] = load_bytes(w[c] + i * 64);
-            for (int r = 0; r < R; ++r) {
-                for (int c = 0; c < C; ++c) s[r][c] = dot_q8(s[r][c], b[c], four_codes(codes + r * stride + i * 4));
-            }
-        }
-    }
+    TAILRACE_INLINE Bytes codes(const uint8_t* group, int i) { return load_bytes(group + i * 64); }
     TAILRACE_INLINE VecI start(int32_t shift) { return start_q8(shift); }
+    TAILRACE_INLINE VecI dot(VecI s, Bytes w, int32_t a) { return dot_q8(s, w, a); }
+    TAILRACE_INLINE Vec scale(const uint8_t* group) { return load_scales<kHalf>(group + 512); }
     TAILRACE_INLINE Vec add_offset(Vec acc, const uint8_t*, float) { return acc; }
 };
 
-template <class Format, bool kHalf, int R, int C>
-void tile(const QuantizedRows& x, int row, const Tile* tiles, const GemmOutput& out) {
+constexpr int kVectors = 8;  // of codes in a group
+
+// R rows times C tiles; meanwhile the tiles at `next`, if any, are fetched.
+template <class W, int R, int C>
+void tile(const QuantizedRows& x, int row, const Tile* tiles, const Tile* next, const GemmOutput& out) {
     const int groups = x.groups;
-    const size_t first = static_cast<size_t>(row) * groups, stride = static_cast<size_t>(groups) * kGroup;
+    const size_t stride = static_cast<size_t>(groups) * kGroup;
+    const uint8_t* w[C];
+    for (int c = 0; c < C; ++c) w[c] = tiles[c].data;
+    const int8_t* codes = x.codes + row * stride;
+    const size_t first = static_cast<size_t>(row) * groups;
     Vec acc[R][C];
     for (int r = 0; r < R; ++r) {
         for (int c = 0; c < C; ++c) acc[r][c] = zero();
     }
-    for (int g = 0; g < groups; ++g) {
-        const uint8_t* w[C];
-        const uint8_t* scales[C];
-        for (int c = 0; c < C; ++c) {
-            w[c] = tiles[c].data + g * Format::kCodes;
-            scales[c] = tiles[c].data + groups * Format::kCodes + g * Format::kScales;
-        }
+    for (int g = 0; g < groups; ++g, codes += kGroup) {
         const size_t at = first + g;
         VecI s[R][C];
         for (int r = 0; r < R; ++r) {
-            for (int c = 0; c < C; ++c) s[r][c] = Format::start(x.shifts[at + r * groups]);
+            for (int c = 0; c < C; ++c) s[r][c] = W::start(x.shifts[at + r * groups]);
         }
-        Format::dot(s, w, x.codes + at * kGroup, stride);
-        uint8_t is_fine = 0;
-        for (int r = 0; r < R; ++r) is_fine |= x.is_fine[at + r * groups];
-        float unit = 1.0f;
-        if (is_fine) {
-            // Rows without fine codes add zero and shift by a power of two: their bits stay what they are.
-            unit = 1.0f / 256.0f;
+#pragma GCC unroll 8
+        for (int i = 0; i < kVectors; ++i) {
+            Bytes b[C];
+            for (int c = 0; c < C; ++c) b[c] = W::codes(w[c], i);
             for (int r = 0; r < R; ++r) {
-                const VecI start = Format::start(x.fine_shifts[at + r * groups]);
-                for (int c = 0; c < C; ++c) s[r][c] = shift_left<8>(s[r][c]) + start;
+                const int32_t four = four_codes(codes + r * stride + i * 4);
+                for (int c = 0; c < C; ++c) s[r][c] = W::dot(s[r][c], b[c], four);
             }
-            Format::dot(s, w, x.fine + at * kGroup, stride);
         }
         for (int c = 0; c < C; ++c) {
-            const Vec scale = load_scales<kHalf>(scales[c]);
+            const Vec scale = W::scale(w[c]);
             for (int r = 0; r < R; ++r) {
-                const Vec factor = scale * set1(x.scales[at + r * groups] * unit);
-                acc[r][c] = fma(to_float(s[r][c]), factor, acc[r][c]);
-                acc[r][c] = Format::add_offset(acc[r][c], scales[c], x.sums[at + r * groups]);
+                acc[r][c] = fma(to_float(s[r][c]), scale * set1(x.scales[at + r * groups]), acc[r][c]);
+                acc[r][c] = W::add_offset(acc[r][c], w[c], x.sums[at + r * groups]);
             }
+            if (next != nullptr) {
+                const uint8_t* group = next[c].data + g * W::kGroupBytes;
+                for (size_t line = 0; line < W::kGroupBytes; line += 64) prefetch(group + line);
+            }
+            w[c] += W::kGroupBytes;
         }
     }
     for (int r = 0; r < R; ++r) {
@@ -226,35 +210,84 @@ void tile(const QuantizedRows& x, int row, const Tile* tiles, const GemmOutput& 
     }
 }
 
-template <int R, int C>
-void tile_rows(Format format, const QuantizedRows& x, int row, const Tile* tiles, const GemmOutput& out) {
-    switch (format) {
-        case Format::kQ4:
-            return tile<Q4<false>, false, R, C>(x, row, tiles, out);
-        case Format::kQ4Half:
-            return tile<Q4<true>, true, R, C>(x, row, tiles, out);
-        case Format::kQ8:
-            return tile<Q8<false>, false, R, C>(x, row, tiles, out);
-        default:
-            return tile<Q8<true>, true, R, C>(x, row, tiles, out);
+// Adds the fine codes of one row of one group to the result.
+template <class W, int C>
+TAILRACE_INLINE void add_fine(const QuantizedRows& x, size_t row, int g, const Bytes (&b)[C][kVectors],
+                              const Vec (&scale)[C], const Tile* tiles, const GemmOutput& out) {
+    const size_t at = row * x.groups + g;
+    const int8_t* fine = x.fine + at * kGroup;
+    VecI s[C];
+    for (int c = 0; c < C; ++c) s[c] = W::start(x.fine_shifts[at]);
+    for (int i = 0; i < kVectors; ++i) {
+        const int32_t four = four_codes(fine + i * 4);
+        for (int c = 0; c < C; ++c) s[c] = W::dot(s[c], b[c][i], four);
+    }
+    const Vec unit = set1(x.scales[at] * (1.0f / 256.0f));
+    for (int c = 0; c < C; ++c) {
+        float* y = out.out + row * out.stride + tiles[c].column;
+        store_first(y, fma(to_float(s[c]), scale[c] * unit, load_first(y, tiles[c].width)), tiles[c].width);
     }
 }
 
-template <int C>
-void few_rows(int num_rows, Format format, const QuantizedRows& x, int row, const Tile* tiles, const GemmOutput& out) {
-    switch (num_rows) {
-        case 1:
-            return tile_rows<1, C>(format, x, row, tiles, out);
-        case 2:
-            return tile_rows<2, C>(format, x, row, tiles, out);
-        case 3:
-            return tile_rows<3, C>(format, x, row, tiles, out);
-        case 4:
-            return tile_rows<4, C>(format, x, row, tiles, out);
-        case 5:
-            return tile_rows<5, C>(format, x, row, tiles, out);
-        default:
-            return tile_rows<6, C>(format, x, row, tiles, out);
+// The fine groups of all rows, in ascending order for each row, on top of what is there.
+template <class W, int C>
+void fine_groups(const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles, const GemmOutput& out) {
+    for (int g = 0; g < x.groups; ++g) {
+        const uint8_t* flags = x.is_fine + static_cast<size_t>(g) * x.max_rows + first_row;
+        for (int part = 0; part < num_rows; part += 64) {
+            uint64_t rows = nonzero_bytes(flags + part, num_rows - part < 64 ? num_rows - part : 64);
+            if (rows == 0) continue;
+            Bytes b[C][kVectors];
+            Vec scale[C];
+            for (int c = 0; c < C; ++c) {
+                const uint8_t* w = tiles[c].data + g * W::kGroupBytes;
+                for (int i = 0; i < kVectors; ++i) b[c][i] = W::codes(w, i);
+                scale[c] = W::scale(w);
+            }
+            for (; rows != 0; rows &= rows - 1) {
+                add_fine<W>(x, first_row + part + __builtin_ctzll(rows), g, b, scale, tiles, out);
+            }
+        }
+    }
+}
+
+template <class W, int C, int R>
+void up_to_rows(int num_rows, const QuantizedRows& x, int row, const Tile* tiles, const Tile* next,
+                const GemmOutput& out) {
+    if constexpr (R > 1) {
+        if (num_rows < R) return up_to_rows<W, C, R - 1>(num_rows, x, row, tiles, next, out);
+    }
+    tile<W, R, C>(x, row, tiles, next, out);
+}
+
+// C tiles after the other. Only the first block of rows has to fetch the tiles that come next.
+template <class W, int C, int R>
+void all_rows(const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles, const Tile* next,
+              const GemmOutput& out) {
+    const int last_row = first_row + num_rows;
+    for (int row = first_row; row < last_row; row += R) {
+        up_to_rows<W, C, R>(last_row - row < R ? last_row - row : R, x, row, tiles, next, out);
+        next = nullptr;
+    }
+    fine_groups<W, C>(x, first_row, num_rows, tiles, out);
+}
+
+// Few rows take one tile after the other, a single stream from memory that the processor foresees by itself while there
+// is little to compute. Many rows take two at once, which share each broadcast activation.
+template <class W>
+void multiply(const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles, int num_tiles,
+              const GemmOutput& out) {
+    constexpr int kForeseenRows = 6;
+    int t = 0;
+    if (num_rows > kRows) {
+        for (; t + 2 <= num_tiles; t += 2) {
+            const Tile* next = t + 4 <= num_tiles ? tiles + t + 2 : nullptr;
+            all_rows<W, 2, kPairRows>(x, first_row, num_rows, tiles + t, next, out);
+        }
+    }
+    for (; t < num_tiles; ++t) {
+        const Tile* next = num_rows > kForeseenRows && t + 1 < num_tiles ? tiles + t + 1 : nullptr;
+        all_rows<W, 1, kRows>(x, first_row, num_rows, tiles + t, next, out);
     }
 }
 
@@ -262,16 +295,15 @@ void few_rows(int num_rows, Format format, const QuantizedRows& x, int row, cons
 
 void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
                     int num_tiles, const GemmOutput& out) {
-    const int last_row = first_row + num_rows;
-    for (int t = 0; t < num_tiles; t += 2) {
-        for (int row = first_row; row < last_row; row += kGemmRows) {
-            const int rows = last_row - row < kGemmRows ? last_row - row : kGemmRows;
-            if (t + 1 < num_tiles) {
-                few_rows<2>(rows, format, x, row, tiles + t, out);
-            } else {
-                few_rows<1>(rows, format, x, row, tiles + t, out);
-            }
-        }
+    switch (format) {
+        case Format::kQ4:
+            return multiply<Q4<false>>(x, first_row, num_rows, tiles, num_tiles, out);
+        case Format::kQ4Half:
+            return multiply<Q4<true>>(x, first_row, num_rows, tiles, num_tiles, out);
+        case Format::kQ8:
+            return multiply<Q8<false>>(x, first_row, num_rows, tiles, num_tiles, out);
+        default:
+            return multiply<Q8<true>>(x, first_row, num_rows, tiles, num_tiles, out);
     }
 }
 

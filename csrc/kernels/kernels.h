@@ -15,13 +15,14 @@ namespace tailrace {
 // decided by the row alone. Rows follow each other without a gap.
 struct QuantizedRows {
     int8_t* codes;         // [rows][groups * 32]
-    int8_t* fine;          // [rows][groups * 32], zero where the group is coarse
+    int8_t* fine;          // [rows][groups * 32], where the group is fine
     float* scales;         // [rows][groups]
     float* sums;           // [rows][groups], the sum of the values: what an offset of the weights is multiplied with
     int32_t* shifts;       // [rows][groups], -128 * sum(codes): takes back the 128 that q8 weights are stored with
     int32_t* fine_shifts;  // [rows][groups], the same for `fine`
-    uint8_t* is_fine;      // [rows][groups]
+    uint8_t* is_fine;      // [groups][max_rows], one or zero
     int groups;
+    int max_rows;
 };
 
 // Sixteen (or, at the end of a matrix, fewer) neighbouring output columns.

@@ -3,12 +3,14 @@
 // A weight matrix [N, K] is cut into tiles of 16 output rows, one after the other, so that sixteen lanes of a vector
 // are sixteen outputs and one broadcast activation serves them all:
 //
-//     q4   codes [K/32][4][64], then [K/32] x {scale[16], offset[16]}
+//     q4   [K/32] x { codes [4][64], scale[16], offset[16] }
 //          byte r*4+j of vector i: row r, input 4i+j in the low nibble and 16+4i+j in the high one
-//     q8   codes [K/32][8][64], then [K/32] x {scale[16]}
+//     q8   [K/32] x { codes [8][64], scale[16] }
 //          byte r*4+j of vector i: row r, input 4i+j, stored as code + 128
 //     f32  [K][16]      f16  [K][16]      bf16  [K/2][16][2], the last odd input paired with zero
 //
+// Codes and scales of a group are neighbours: a row of activations then reads one ascending stream of memory, which
+// is twice as fast here as reading two.
 // Scales and offsets are float16 when that loses nothing, else float32. A tile ends on a multiple of 64 bytes.
 #pragma once
 
@@ -31,40 +33,33 @@ constexpr size_t align64(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-constexpr size_t code_bytes(Format format, size_t inputs) {
-    switch (format) {
-        case Format::kF32:
-            return inputs * kTile * 4;
-        case Format::kF16:
-            return inputs * kTile * 2;
-        case Format::kBf16:
-            return (inputs + 1) / 2 * kTile * 4;
-        case Format::kQ8:
-        case Format::kQ8Half:
-            return inputs * kTile;
-        default:
-            return inputs * kTile / 2;
-    }
-}
-
-constexpr size_t scale_bytes(Format format, size_t inputs) {
-    const size_t groups = inputs / kGroup;
+// A group of 32 inputs of one tile, codes and scales.
+constexpr size_t group_bytes(Format format) {
     switch (format) {
         case Format::kQ8:
-            return groups * kTile * 4;
+            return 512 + kTile * 4;
         case Format::kQ8Half:
-            return groups * kTile * 2;
+            return 512 + kTile * 2;
         case Format::kQ4:
-            return groups * kTile * 8;
+            return 256 + kTile * 8;
         case Format::kQ4Half:
-            return groups * kTile * 4;
+            return 256 + kTile * 4;
         default:
             return 0;
     }
 }
 
 constexpr size_t tile_bytes(Format format, size_t inputs) {
-    return align64(code_bytes(format, inputs) + scale_bytes(format, inputs));
+    switch (format) {
+        case Format::kF32:
+            return align64(inputs * kTile * 4);
+        case Format::kF16:
+            return align64(inputs * kTile * 2);
+        case Format::kBf16:
+            return align64((inputs + 1) / 2 * kTile * 4);
+        default:
+            return align64(inputs / kGroup * group_bytes(format));
+    }
 }
 
 // Keys and values of one KV head for 16 positions, as one tile each:

@@ -49,25 +49,25 @@ void quantize(const float* x, const QuantizedRows& out, int row, int first_group
         const VecI half = set1(int32_t{128});
         const VecI low_codes = shift_right<8>(low_steps + half), high_codes = shift_right<8>(high_steps + half);
         const bool is_fine = top * top > limit;
-        VecI low_fine = set1(int32_t{0}), high_fine = low_fine;
+        store_int8(out.codes + at * kGroup, low_codes);
+        store_int8(out.codes + at * kGroup + kLanes, high_codes);
+        const int32_t code_sum = sum(low_codes + high_codes);
+        int32_t fine_sum = 0;
         if (is_fine) {
             // -128 has no opposite in a byte, which AVX2 needs: it becomes -127.
             const VecI least = set1(int32_t{-127});
-            low_fine = max(low_steps - shift_left<8>(low_codes), least);
-            high_fine = max(high_steps - shift_left<8>(high_codes), least);
+            const VecI low_fine = max(low_steps - shift_left<8>(low_codes), least);
+            const VecI high_fine = max(high_steps - shift_left<8>(high_codes), least);
+            store_int8(out.fine + at * kGroup, low_fine);
+            store_int8(out.fine + at * kGroup + kLanes, high_fine);
+            fine_sum = sum(low_fine + high_fine);
         }
-        store_int8(out.codes + at * kGroup, low_codes);
-        store_int8(out.codes + at * kGroup + kLanes, high_codes);
-        store_int8(out.fine + at * kGroup, low_fine);
-        store_int8(out.fine + at * kGroup + kLanes, high_fine);
-        const auto code_sum = static_cast<int32_t>(sum(to_float(low_codes + high_codes)));
-        const auto fine_sum = static_cast<int32_t>(sum(to_float(low_fine + high_fine)));
         const float scale = top / 127.0f;
         out.scales[at] = scale;
         out.sums[at] = scale * (static_cast<float>(code_sum * 256 + fine_sum) * (1.0f / 256.0f));
         out.shifts[at] = -128 * code_sum;
         out.fine_shifts[at] = -128 * fine_sum;
-        out.is_fine[at] = is_fine;
+        out.is_fine[static_cast<size_t>(first_group + g) * out.max_rows + row] = is_fine;
     }
 }
 

@@ -52,7 +52,8 @@ QuantizedRows rows_of(const Worker& worker, const QuantizedBuffer& buffer) {
             integers(2),
             integers(3),
             numbers + 4 * layout.numbers,
-            buffer.cols / kGroup};
+            buffer.cols / kGroup,
+            buffer.max_rows};
 }
 
 // What goes into a block's first matrices carries the few large values of the residual stream; the results of gates and

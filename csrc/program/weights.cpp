@@ -20,8 +20,9 @@ const uint8_t* row_of(const View& view, const Tile& tile, int lane) {
     return view.data + (tile.column + lane) * view.row_stride;
 }
 
-// One scale (or offset) of each row, [groups] of them, each group's `stride` bytes apart in the tile.
-void pack_scales(const View& scales, const Tile& tile, int groups, size_t value_bytes, uint8_t* out, size_t stride) {
+// One scale (or offset) of each row, [groups] of them, `offset` bytes into each group of the tile.
+void pack_scales(const View& scales, const Tile& tile, int groups, size_t value_bytes, size_t offset, size_t stride) {
+    uint8_t* out = bytes_of(tile) + offset;
     for (int lane = 0; lane < rows_of(tile); ++lane) {
         const uint8_t* row = row_of(scales, tile, lane);
         for (int group = 0; group < groups; ++group) {
@@ -32,13 +33,13 @@ void pack_scales(const View& scales, const Tile& tile, int groups, size_t value_
 
 // Words of four codes: word i of a group goes to vector i, into the place of its row.
 template <int kWords>
-void pack_codes(const View& codes, const Tile& tile, int groups, uint32_t flip) {
+void pack_codes(const View& codes, const Tile& tile, int groups, size_t stride, uint32_t flip) {
     for (int lane = 0; lane < rows_of(tile); ++lane) {
         const uint8_t* row = row_of(codes, tile, lane);
         for (int group = 0; group < groups; ++group) {
             uint32_t words[kWords];
             std::memcpy(words, row + group * codes.group_stride, sizeof words);
-            uint8_t* out = bytes_of(tile) + static_cast<size_t>(group) * kWords * 64 + lane * 4;
+            uint8_t* out = bytes_of(tile) + group * stride + lane * 4;
             for (int i = 0; i < kWords; ++i) {
                 const uint32_t word = words[i] ^ flip;
                 std::memcpy(out + i * 64, &word, 4);
@@ -69,11 +70,11 @@ void pack_pairs(const View& values, const Tile& tile, int inputs) {
 int Weights::add_q4(const View& codes, const View& scales, const View& offsets, int outputs, int groups, bool half) {
     const size_t value_bytes = half ? 2 : 4;
     const Matrix& matrix = add_matrix(half ? Format::kQ4Half : Format::kQ4, outputs, groups * kGroup);
+    const size_t stride = group_bytes(matrix.format);
     for (const Tile& tile : matrix.tiles) {
-        pack_codes<4>(codes, tile, groups, 0);
-        uint8_t* out = bytes_of(tile) + code_bytes(matrix.format, matrix.inputs);
-        pack_scales(scales, tile, groups, value_bytes, out, 2 * kTile * value_bytes);
-        pack_scales(offsets, tile, groups, value_bytes, out + kTile * value_bytes, 2 * kTile * value_bytes);
+        pack_codes<4>(codes, tile, groups, stride, 0);
+        pack_scales(scales, tile, groups, value_bytes, 256, stride);
+        pack_scales(offsets, tile, groups, value_bytes, 256 + kTile * value_bytes, stride);
     }
     return static_cast<int>(matrices_.size()) - 1;
 }
@@ -81,10 +82,10 @@ int Weights::add_q4(const View& codes, const View& scales, const View& offsets, 
 int Weights::add_q8(const View& codes, const View& scales, int outputs, int groups, bool half) {
     const size_t value_bytes = half ? 2 : 4;
     const Matrix& matrix = add_matrix(half ? Format::kQ8Half : Format::kQ8, outputs, groups * kGroup);
+    const size_t stride = group_bytes(matrix.format);
     for (const Tile& tile : matrix.tiles) {
-        pack_codes<8>(codes, tile, groups, 0x80808080);
-        uint8_t* out = bytes_of(tile) + code_bytes(matrix.format, matrix.inputs);
-        pack_scales(scales, tile, groups, value_bytes, out, kTile * value_bytes);
+        pack_codes<8>(codes, tile, groups, stride, 0x80808080);
+        pack_scales(scales, tile, groups, value_bytes, 512, stride);
     }
     return static_cast<int>(matrices_.size()) - 1;
 }
@@ -122,7 +123,7 @@ Matrix& Weights::add_matrix(Format format, int outputs, int inputs) {
 
 uint8_t* Weights::allocate(size_t bytes) {
     constexpr size_t kChunk = size_t{64} << 20;  // only what is written becomes resident
-    constexpr size_t kSlack = 4096;              // kernels prefetch a little beyond the last tile
+    constexpr size_t kSlack = 65536;             // kernels prefetch a little beyond the last tile
     if (chunks_.empty() || used_ + bytes + kSlack > chunks_.back().size()) {
         chunks_.emplace_back(std::max(kChunk, bytes + kSlack));
         used_ = 0;

@@ -383,24 +383,97 @@ TAILRACE_INLINE Vec zero() {
     return set1(0.0f);
 }
 
-// The horizontal reductions halve in the same order on every instruction set.
+TAILRACE_INLINE void prefetch(const void* p) {
+    __builtin_prefetch(p, 0, 3);
+}
+
+// Bit i: whether byte i of the first n (at most 64) is not zero.
+TAILRACE_INLINE uint64_t nonzero_bytes(const uint8_t* p, int n) {
+#if defined(__AVX512BW__)
+    const __m512i bytes = _mm512_maskz_loadu_epi8(n < 64 ? (uint64_t{1} << n) - 1 : ~uint64_t{0}, p);
+    return _mm512_test_epi8_mask(bytes, bytes);
+#else
+    uint64_t bits = 0;
+    for (int i = 0; i < n; ++i) bits |= static_cast<uint64_t>(p[i] != 0) << i;
+    return bits;
+#endif
+}
+
+// The horizontal reductions halve in the same order on every instruction set: lane i with lane i + 8, then i + 4, ...
+#if defined(__AVX2__)
+
+#if defined(__AVX512F__)
+TAILRACE_INLINE __m256 low_half(Vec a) {
+    return _mm512_castps512_ps256(a.v);
+}
+TAILRACE_INLINE __m256 high_half(Vec a) {
+    return _mm512_extractf32x8_ps(a.v, 1);
+}
+TAILRACE_INLINE __m256i low_half(VecI a) {
+    return _mm512_castsi512_si256(a.v);
+}
+TAILRACE_INLINE __m256i high_half(VecI a) {
+    return _mm512_extracti64x4_epi64(a.v, 1);
+}
+#else
+TAILRACE_INLINE __m256 low_half(Vec x) {
+    return x.a;
+}
+TAILRACE_INLINE __m256 high_half(Vec x) {
+    return x.b;
+}
+TAILRACE_INLINE __m256i low_half(VecI x) {
+    return x.a;
+}
+TAILRACE_INLINE __m256i high_half(VecI x) {
+    return x.b;
+}
+#endif
+
 TAILRACE_INLINE float sum(Vec a) {
-    float x[kLanes];
-    store(x, a);
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; ++i) x[i] += x[i + half];
-    }
-    return x[0];
+    const __m256 eight = _mm256_add_ps(low_half(a), high_half(a));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
 TAILRACE_INLINE float largest(Vec a) {
-    float x[kLanes];
-    store(x, a);
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; ++i) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
-    }
-    return x[0];
+    const __m256 eight = _mm256_max_ps(low_half(a), high_half(a));
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
+
+TAILRACE_INLINE int32_t sum(VecI a) {
+    const __m256i eight = _mm256_add_epi32(low_half(a), high_half(a));
+    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+
+#else
+
+TAILRACE_INLINE float sum(Vec a) {
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) a.v[i] += a.v[i + half];
+    }
+    return a.v[0];
+}
+
+TAILRACE_INLINE float largest(Vec a) {
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
+    }
+    return a.v[0];
+}
+
+TAILRACE_INLINE int32_t sum(VecI a) {
+    int32_t total = 0;
+    for (int32_t x : a.v) total += x;
+    return total;
+}
+
+#endif
 
 // 2^x to about one unit in the last place; exactly 1 at 0, exactly 0 below -126.
 TAILRACE_INLINE Vec exp2(Vec x) {
