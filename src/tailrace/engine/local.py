@@ -34,12 +34,13 @@ class LocalEngine:
         self._engine = build(self._streams.publish)
         self._on_failure = on_failure
         self._is_closing = False
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="tailrace-engine", daemon=True)
         self._thread.start()
 
     @property
     def is_ready(self) -> bool:
-        return self._thread.is_alive()
+        return not self._has_ended
 
     @property
     def max_model_tokens(self) -> int:
@@ -67,5 +68,6 @@ class LocalEngine:
 
     def _run(self) -> None:
         self._engine.run_forever()
+        self._has_ended = True
         if not self._is_closing:
             self._loop.call_soon_threadsafe(self._on_failure)

@@ -1,0 +1,88 @@
+"""`from tailrace import Engine`: blocking, streaming, async, and the lines that the README shows."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace import Engine, EngineConfig
+from tailrace.errors import ContextTooLong, InvalidRequest
+from tailrace.types import FinishReason
+
+CHAT = [{"role": "user", "content": "Name the capital city of France."}]
+ANSWER = "The capital city of France is Paris."
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(config=EngineConfig(max_model_tokens=512, kv_memory_bytes=64 << 20)) as engine:
+        yield engine
+
+
+def test_a_batch_comes_back_in_order(engine: Engine) -> None:
+    counting, chat = engine.generate(["1, 2, 3, 4,", CHAT], max_tokens=12, temperature=0.0)
+
+    assert counting.text.startswith(" 5, 6, 7,")
+    assert counting.finish_reason is FinishReason.LENGTH
+    assert counting.usage.completion_tokens == len(counting.token_ids) == 12
+    assert chat.text == ANSWER
+    assert chat.finish_reason is FinishReason.STOP
+
+
+def test_one_text_is_a_batch_of_one(engine: Engine) -> None:
+    (only,) = engine.generate("1, 2, 3, 4,", max_tokens=4, temperature=0.0)
+    assert only.text.startswith(" 5,")
+
+
+def test_a_stream_gives_pieces_and_then_its_usage(engine: Engine) -> None:
+    stream = engine.stream(CHAT, temperature=0.0)
+    pieces = list(stream)
+
+    assert len(pieces) > 3
+    assert "".join(pieces) == ANSWER
+    assert stream.finish_reason is FinishReason.STOP
+    assert stream.usage.completion_tokens == len(pieces) + 1  # the end of the turn is a token without text
+
+
+async def test_an_async_stream_gives_the_same(engine: Engine) -> None:
+    stream = await engine.astream(CHAT, temperature=0.0)
+    assert "".join([piece async for piece in stream]) == ANSWER
+
+
+def test_a_closed_stream_stops_and_the_engine_goes_on(engine: Engine) -> None:
+    stream = engine.stream("Go on:", max_tokens=400, ignore_eos=True)
+    next(iter(stream))
+    stream.close()
+
+    assert engine.generate([CHAT], temperature=0.0)[0].text == ANSWER
+
+
+def test_a_seed_repeats_an_answer(engine: Engine) -> None:
+    once, again, other = (
+        engine.generate("Once", max_tokens=12, temperature=1.0, seed=seed)[0].text for seed in (3, 3, 4)
+    )
+    assert once == again
+    assert once != other
+
+
+def test_what_cannot_run_is_refused_when_asked_for(engine: Engine) -> None:
+    with pytest.raises(ContextTooLong, match="512"):
+        engine.stream("word " * 600)
+    with pytest.raises(InvalidRequest):
+        engine.stream("")
+
+
+def test_closing_twice_is_harmless() -> None:
+    engine = Engine(config=EngineConfig(max_model_tokens=64, kv_memory_bytes=8 << 20, max_running=1))
+    engine.close()
+    engine.close()
+
+
+def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+
+    exec(compile(example, "README.md", "exec"), {})
+
+    assert len(capsys.readouterr().out.split()) > 40

@@ -1,0 +1,80 @@
+"""The server as a process: how it starts, what stops it, and what it says when it cannot go on."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tailrace.weights.default_model import default_model_path
+from tests.server.process import free_port, serving
+
+
+def run_serve(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A serve command that is expected to end by itself."""
+    command = [sys.executable, "-m", "tailrace.cli", "serve", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_taken_port_is_one_line_that_says_what_to_do() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ended = run_serve("--port", str(taken.getsockname()[1]))
+
+    assert ended.returncode == 1
+    assert "is taken by another program" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("share", [0.001, 0.5, 0.999])
+def test_a_truncated_model_is_one_line_that_names_the_file(tmp_path: Path, share: float) -> None:
+    whole = default_model_path().read_bytes()
+    model = tmp_path / "cut.gguf"
+    model.write_bytes(whole[: int(len(whole) * share)])
+
+    ended = run_serve(str(model), "--port", str(free_port()))
+
+    assert ended.returncode == 1
+    assert "cut.gguf" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_too_little_kv_memory_ends_the_server_with_what_to_change() -> None:
+    ended = run_serve("--kv-memory", "1KiB", "--port", str(free_port()))
+
+    assert ended.returncode == 1
+    assert "raise --kv-memory" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopping_server_finishes_the_stream_it_began(number: signal.Signals) -> None:
+    with serving("--max-model-tokens", "512", "--kv-memory", "64MiB") as server:
+        body = {"prompt": "Go on:", "max_tokens": 200, "ignore_eos": True, "stream": True}
+        request = urllib.request.Request(
+            server.url + "/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            first = reply.readline()
+            stopping = threading.Thread(target=server.stop, args=[number])
+            stopping.start()
+            rest = reply.read().decode()
+        stopping.join()
+
+    assert first.startswith(b"data: ")
+    assert '"finish_reason":"length"' in rest
+    assert rest.endswith("data: [DONE]\n\n")
+    assert server.process.returncode == 0
+
+
+def test_the_served_name_is_what_clients_ask_for() -> None:
+    with serving("--name", "mill", "--max-model-tokens", "512", "--kv-memory", "64MiB") as server:
+        _, models = server.get("/v1/models")
+
+    assert json.loads(models)["data"][0]["id"] == "mill"
