@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 ORACLE := .venv-oracle/.installed
-ARGS ?=
+ARGS =
 
 # A venv holds absolute paths: once the checkout has moved, or its Python is gone, it is made anew.
 ifneq ($(shell cat $(CORE) 2>/dev/null)-$(wildcard $(BIN)/python),$(CURDIR)-$(BIN)/python)
