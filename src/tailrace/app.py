@@ -98,6 +98,7 @@ def build_engine(
             max_waiting_tokens=config.max_queued_tokens + limits.max_sequences * limits.max_model_tokens,
             max_model_tokens=limits.max_model_tokens,
             eos_ids=checkpoint.eos_ids,
+            chunk_tokens=config.chunk_tokens,
         ),
         cache,
     )

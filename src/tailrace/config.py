@@ -23,6 +23,7 @@ class EngineConfig:
     block_tokens: int = 16
     kv_memory_bytes: int | None = None
     budget_tokens: int = 512  # tokens one step may compute
+    chunk_tokens: int = 64  # of these, prompt tokens beside running streams
     max_running: int = 64
     max_queued: int = 1024
     max_queued_tokens: int = 1_000_000

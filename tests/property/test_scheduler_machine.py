@@ -24,6 +24,7 @@ def schedulers(draw: st.DrawFn) -> SchedulerConfig:
         max_waiting_tokens=draw(st.integers(1, 200)),
         max_model_tokens=draw(st.integers(2, 40)),
         eos_ids=(EOS_ID,),
+        chunk_tokens=draw(st.none() | st.integers(1, 8)),
     )
 
 

@@ -33,6 +33,7 @@ def run(
     max_model_tokens: PositiveInt | None = None,
     max_running: PositiveInt = 64,
     budget_tokens: PositiveInt = 512,
+    chunk_tokens: PositiveInt = 64,
     kv_memory: ByteCount | None = None,
     block_tokens: PositiveInt = 16,
     threads: PositiveInt | None = None,
@@ -56,7 +57,9 @@ def run(
     max_running
         Requests computed at the same time; others wait.
     budget_tokens
-        Tokens one step may compute: more is faster for prompts, less is smoother for streams.
+        Tokens one step may compute.
+    chunk_tokens
+        Prompt tokens a step adds to running streams: more is faster for prompts, less is smoother for streams.
     kv_memory
         Memory for keys and values, such as 512MiB [a quarter of what is free].
     block_tokens
@@ -75,6 +78,7 @@ def run(
         block_tokens=block_tokens,
         kv_memory_bytes=kv_memory,
         budget_tokens=budget_tokens,
+        chunk_tokens=chunk_tokens,
         max_running=max_running,
         max_model_tokens=max_model_tokens,
     )

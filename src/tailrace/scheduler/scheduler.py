@@ -199,6 +199,8 @@ class Scheduler:
                 draft.decode(live)
             else:
                 behind.append(live)
+        if draft.parts and self.config.chunk_tokens is not None:
+            draft.budget_left = min(draft.budget_left, self.config.chunk_tokens)
         for live in behind:
             if draft.budget_left:
                 draft.fill(live)

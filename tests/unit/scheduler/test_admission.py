@@ -71,6 +71,7 @@ def test_a_budget_below_one_token_a_stream_is_refused() -> None:
     "make",
     [
         lambda: replace(CONFIG, max_running=0),
+        lambda: replace(CONFIG, chunk_tokens=0),
         lambda: replace(CONFIG, max_waiting=0),
         lambda: replace(CONFIG, max_waiting_tokens=0),
         lambda: replace(CONFIG, max_model_tokens=0),

@@ -19,8 +19,11 @@ def make_scheduler(
     max_model_tokens: int = 100,
     num_blocks: int = 100,
     block_tokens: int = 4,
+    chunk_tokens: int | None = None,
 ) -> Scheduler:
-    config = SchedulerConfig(budget_tokens, max_running, max_waiting, max_waiting_tokens, max_model_tokens, (EOS,))
+    config = SchedulerConfig(
+        budget_tokens, max_running, max_waiting, max_waiting_tokens, max_model_tokens, (EOS,), chunk_tokens
+    )
     return Scheduler(config, KvCache(KvCacheConfig(num_blocks, block_tokens, ("model",))))
 
 
@@ -37,6 +40,12 @@ def commit(scheduler: Scheduler, planned: StepPlan, token_id: int = 5, now_s: fl
 
 def step(scheduler: Scheduler, token_id: int = 5, now_s: float = 0.0) -> list[TokenEvent]:
     return commit(scheduler, plan(scheduler, now_s), token_id, now_s)
+
+
+def plan_and_commit(scheduler: Scheduler) -> StepPlan:
+    planned = plan(scheduler)
+    commit(scheduler, planned)
+    return planned
 
 
 def shares(planned: StepPlan) -> dict[str, int]:
@@ -90,6 +99,22 @@ def test_streams_come_before_chunks_and_chunks_before_newcomers() -> None:
         {"stream": 1, "long": 7},
         {"stream": 1, "long": 6, "short": 1},
         {"stream": 1, "long": 1, "short": 1},
+    ]
+
+
+def test_beside_streams_prompts_take_no_more_than_a_chunk() -> None:
+    scheduler = make_scheduler(budget_tokens=16, chunk_tokens=3)
+    scheduler.add(make_request("stream", range(1, 13), 5))
+    assert shares(plan_and_commit(scheduler)) == {"stream": 12}  # alone: the whole budget
+    scheduler.add(make_request("long", range(20, 28), 2))
+    scheduler.add(make_request("next", [50, 51], 2))
+    seen = [shares(plan_and_commit(scheduler)) for _ in range(5)]
+    assert seen == [
+        {"stream": 1, "long": 3},
+        {"stream": 1, "long": 3},
+        {"stream": 1, "long": 2, "next": 1},
+        {"stream": 1, "long": 1, "next": 1},
+        {"next": 1},
     ]
 
 
