@@ -126,6 +126,7 @@ class Builder {
             stage->num_tiles += static_cast<int>(matrix.tiles.size());
         }
         const int inputs = stage->parts.at(0).inputs;
+        require(inputs <= kMaxGroups * kGroup, "a matrix has more than 131072 inputs");
         stage->rows = rows(samples);
         stage->x = floats(x, inputs);
         stage->quantized = codes(quantized, inputs, samples);
@@ -142,6 +143,16 @@ class Builder {
         stage->out = floats(out, cols);
         stage->quantized = codes(quantized, cols, samples);
         stage->cols = cols;
+        program_.add(std::move(stage));
+    }
+
+    void gated(size_t quantized, int gate, int up, size_t out) {
+        auto stage = std::make_unique<GatedStage>();
+        const Matrix& matrix = program_.weights().matrix(gate);
+        stage->format = matrix.format;
+        stage->x = *codes(quantized, matrix.inputs, false);
+        stage->add_units(matrix, program_.weights().matrix(up));
+        stage->out = *codes(out, matrix.outputs, false);
         program_.add(std::move(stage));
     }
 
@@ -338,6 +349,10 @@ NB_MODULE(_native, module) {
         .def("add_q8", &add_q8, "codes"_a, "scales"_a)
         .def("add_float", &add_float, "values"_a)
         .def("add_vector", &add_vector, "values"_a)
+        .def(
+            "interleave",
+            [](Weights& self, int gate, int up) { self.interleave(gate, up, GatedStage::kOutputs / kTile); }, "gate"_a,
+            "up"_a)
         .def_prop_ro("num_bytes", &Weights::num_bytes);
 
     nb::class_<PyStep>(module, "Step")
@@ -393,6 +408,7 @@ NB_MODULE(_native, module) {
         .def("gemm", &Builder::gemm, "samples"_a, "x"_a.none(), "quantized"_a.none(), "matrices"_a, "bias"_a.none(),
              "residual"_a.none(), "out"_a)
         .def("swiglu", &Builder::swiglu, "samples"_a, "cols"_a, "x"_a, "out"_a.none(), "quantized"_a.none())
+        .def("gated", &Builder::gated, "quantized"_a, "gate"_a, "up"_a, "out"_a)
         .def("angles", &Builder::angles, "inv_freq"_a, "scale"_a, "out"_a)
         .def("rope", &Builder::rope, "qkv"_a, "angles"_a, "num_angles"_a, "interleaved"_a, "cache"_a, "num_heads"_a,
              "q_norm"_a.none(), "k_norm"_a.none(), "eps"_a, "out"_a)

@@ -164,9 +164,9 @@ struct Q8 {
 
 constexpr int kVectors = 8;  // of codes in a group
 
-// R rows times C tiles; meanwhile the tiles at `next`, if any, are fetched.
+// R rows times C tiles; meanwhile fetches what lies `ahead` bytes behind each tile (0: nothing).
 template <class W, int R, int C>
-void tile(const QuantizedRows& x, int row, const Tile* tiles, const Tile* next, const GemmOutput& out) {
+void tile(const QuantizedRows& x, int row, const Tile* tiles, ptrdiff_t ahead, const GemmOutput& out) {
     const int groups = x.groups;
     const size_t stride = static_cast<size_t>(groups) * kGroup;
     const uint8_t* w[C];
@@ -198,9 +198,8 @@ void tile(const QuantizedRows& x, int row, const Tile* tiles, const Tile* next, 
                 acc[r][c] = fma(to_float(s[r][c]), scale * set1(x.scales[at + r * groups]), acc[r][c]);
                 acc[r][c] = W::add_offset(acc[r][c], w[c], x.sums[at + r * groups]);
             }
-            if (next != nullptr) {
-                const uint8_t* group = next[c].data + g * W::kGroupBytes;
-                for (size_t line = 0; line < W::kGroupBytes; line += 64) prefetch(group + line);
+            if (ahead != 0) {
+                for (size_t line = 0; line < W::kGroupBytes; line += 64) prefetch(w[c] + ahead + line);
             }
             w[c] += W::kGroupBytes;
         }
@@ -229,81 +228,105 @@ TAILRACE_INLINE void add_fine(const QuantizedRows& x, size_t row, int g, const B
     }
 }
 
+// The rows of a call, and which groups are fine in any of them: looked up once, used for every tile.
+struct Block {
+    const QuantizedRows& x;
+    int first_row;
+    int num_rows;
+    uint64_t fine[kMaxGroups / 64];
+
+    Block(const QuantizedRows& rows, int first, int count) : x(rows), first_row(first), num_rows(count) {
+        for (int word = 0; word * 64 < x.groups; ++word) fine[word] = 0;
+        for (int g = 0; g < x.groups; ++g) {
+            uint64_t any = 0;
+            for (int part = 0; part < num_rows; part += 64) any |= fine_rows(g, part);
+            fine[g / 64] |= static_cast<uint64_t>(any != 0) << (g % 64);
+        }
+    }
+
+    // Bit i: whether group g of row first_row + part + i is fine.
+    uint64_t fine_rows(int g, int part) const {
+        const uint8_t* flags = x.is_fine + static_cast<size_t>(g) * x.max_rows + first_row + part;
+        return nonzero_bytes(flags, num_rows - part < 64 ? num_rows - part : 64);
+    }
+};
+
+template <class W, int C>
+void fine_group(const Block& block, int g, const Tile* tiles, const GemmOutput& out) {
+    Bytes b[C][kVectors];
+    Vec scale[C];
+    for (int c = 0; c < C; ++c) {
+        const uint8_t* w = tiles[c].data + g * W::kGroupBytes;
+        for (int i = 0; i < kVectors; ++i) b[c][i] = W::codes(w, i);
+        scale[c] = W::scale(w);
+    }
+    for (int part = 0; part < block.num_rows; part += 64) {
+        for (uint64_t rows = block.fine_rows(g, part); rows != 0; rows &= rows - 1) {
+            add_fine<W>(block.x, block.first_row + part + __builtin_ctzll(rows), g, b, scale, tiles, out);
+        }
+    }
+}
+
 // The fine groups of all rows, in ascending order for each row, on top of what is there.
 template <class W, int C>
-void fine_groups(const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles, const GemmOutput& out) {
-    for (int g = 0; g < x.groups; ++g) {
-        const uint8_t* flags = x.is_fine + static_cast<size_t>(g) * x.max_rows + first_row;
-        for (int part = 0; part < num_rows; part += 64) {
-            uint64_t rows = nonzero_bytes(flags + part, num_rows - part < 64 ? num_rows - part : 64);
-            if (rows == 0) continue;
-            Bytes b[C][kVectors];
-            Vec scale[C];
-            for (int c = 0; c < C; ++c) {
-                const uint8_t* w = tiles[c].data + g * W::kGroupBytes;
-                for (int i = 0; i < kVectors; ++i) b[c][i] = W::codes(w, i);
-                scale[c] = W::scale(w);
-            }
-            for (; rows != 0; rows &= rows - 1) {
-                add_fine<W>(x, first_row + part + __builtin_ctzll(rows), g, b, scale, tiles, out);
-            }
+void fine_groups(const Block& block, const Tile* tiles, const GemmOutput& out) {
+    for (int word = 0; word * 64 < block.x.groups; ++word) {
+        for (uint64_t groups = block.fine[word]; groups != 0; groups &= groups - 1) {
+            fine_group<W, C>(block, word * 64 + __builtin_ctzll(groups), tiles, out);
         }
     }
 }
 
 template <class W, int C, int R>
-void up_to_rows(int num_rows, const QuantizedRows& x, int row, const Tile* tiles, const Tile* next,
+void up_to_rows(int num_rows, const QuantizedRows& x, int row, const Tile* tiles, ptrdiff_t ahead,
                 const GemmOutput& out) {
     if constexpr (R > 1) {
-        if (num_rows < R) return up_to_rows<W, C, R - 1>(num_rows, x, row, tiles, next, out);
+        if (num_rows < R) return up_to_rows<W, C, R - 1>(num_rows, x, row, tiles, ahead, out);
     }
-    tile<W, R, C>(x, row, tiles, next, out);
+    tile<W, R, C>(x, row, tiles, ahead, out);
 }
 
-// C tiles after the other. Only the first block of rows has to fetch the tiles that come next.
+// Only the first rows have something to fetch: the others find their tiles in the cache.
 template <class W, int C, int R>
-void all_rows(const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles, const Tile* next,
-              const GemmOutput& out) {
-    const int last_row = first_row + num_rows;
-    for (int row = first_row; row < last_row; row += R) {
-        up_to_rows<W, C, R>(last_row - row < R ? last_row - row : R, x, row, tiles, next, out);
-        next = nullptr;
+void all_rows(const Block& block, const Tile* tiles, ptrdiff_t ahead, const GemmOutput& out) {
+    for (int row = 0; row < block.num_rows; row += R) {
+        const int left = block.num_rows - row;
+        up_to_rows<W, C, R>(left < R ? left : R, block.x, block.first_row + row, tiles, ahead, out);
+        ahead = 0;
     }
-    fine_groups<W, C>(x, first_row, num_rows, tiles, out);
+    fine_groups<W, C>(block, tiles, out);
 }
 
-// Few rows take one tile after the other, a single stream from memory that the processor foresees by itself while there
-// is little to compute. Many rows take two at once, which share each broadcast activation.
+// Few rows take one tile after the other, a single stream from memory; for one row the processor foresees it by itself.
+// Many rows take two tiles at once, which share each broadcast activation.
 template <class W>
-void multiply(const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles, int num_tiles,
-              const GemmOutput& out) {
-    constexpr int kForeseenRows = 6;
+void multiply(const Block& block, const Tile* tiles, int num_tiles, const GemmOutput& out) {
+    constexpr int kManyRows = 60;
+    constexpr ptrdiff_t kAhead = 4096;
     int t = 0;
-    if (num_rows > kRows) {
+    if (block.num_rows >= kManyRows) {
         for (; t + 2 <= num_tiles; t += 2) {
-            const Tile* next = t + 4 <= num_tiles ? tiles + t + 2 : nullptr;
-            all_rows<W, 2, kPairRows>(x, first_row, num_rows, tiles + t, next, out);
+            const ptrdiff_t ahead = t + 4 <= num_tiles ? tiles[t + 2].data - tiles[t].data : 0;
+            all_rows<W, 2, kPairRows>(block, tiles + t, ahead, out);
         }
     }
-    for (; t < num_tiles; ++t) {
-        const Tile* next = num_rows > kForeseenRows && t + 1 < num_tiles ? tiles + t + 1 : nullptr;
-        all_rows<W, 1, kRows>(x, first_row, num_rows, tiles + t, next, out);
-    }
+    for (; t < num_tiles; ++t) all_rows<W, 1, kRows>(block, tiles + t, block.num_rows > 1 ? kAhead : 0, out);
 }
 
 }  // namespace
 
 void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
                     int num_tiles, const GemmOutput& out) {
+    const Block block(x, first_row, num_rows);
     switch (format) {
         case Format::kQ4:
-            return multiply<Q4<false>>(x, first_row, num_rows, tiles, num_tiles, out);
+            return multiply<Q4<false>>(block, tiles, num_tiles, out);
         case Format::kQ4Half:
-            return multiply<Q4<true>>(x, first_row, num_rows, tiles, num_tiles, out);
+            return multiply<Q4<true>>(block, tiles, num_tiles, out);
         case Format::kQ8:
-            return multiply<Q8<false>>(x, first_row, num_rows, tiles, num_tiles, out);
+            return multiply<Q8<false>>(block, tiles, num_tiles, out);
         default:
-            return multiply<Q8<true>>(x, first_row, num_rows, tiles, num_tiles, out);
+            return multiply<Q8<true>>(block, tiles, num_tiles, out);
     }
 }
 

@@ -25,6 +25,8 @@ struct QuantizedRows {
     int max_rows;
 };
 
+constexpr int kMaxGroups = 4096;  // of a row: 131,072 inputs
+
 // Sixteen (or, at the end of a matrix, fewer) neighbouring output columns.
 struct Tile {
     const uint8_t* data;

@@ -36,7 +36,7 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
             "block_tokens must be a multiple of 16, not " + std::to_string(limits.block_tokens));
     require(limits.num_threads > 0, "a program needs at least one thread");
     const int groups = limits.block_tokens / kKeyGroup;
-    size_t scratch = 4096;
+    size_t scratch = size_t{kRowChunk} * 2 * GatedStage::kOutputs * sizeof(float);
     for (const CacheShape& shape : caches) {
         const size_t head_bytes = 2 * kv_tile_bytes(shape.head_dim, is_half_cache ? 2 : 4);
         const size_t group_bytes = head_bytes * shape.num_kv_heads;

@@ -59,7 +59,8 @@ QuantizedRows rows_of(const Worker& worker, const QuantizedBuffer& buffer) {
 // What goes into a block's first matrices carries the few large values of the residual stream; the results of gates and
 // of attention are even, and matter less to the logits. Measured on real text: see benchmarks/README.md.
 constexpr float kFineShareOfNorm = 0.5f;
-constexpr float kFineShareWithin = 2.0f;
+constexpr float kFineShareOfGate = 1.0f;
+constexpr float kFineShareOfAttention = 2.0f;
 
 void quantize_row(const Worker& worker, const float* x, const QuantizedBuffer& out, int row, float fine_share) {
     worker.kernels.quantize(x, rows_of(worker, out), row, 0, out.cols / kGroup, fine_share);
@@ -105,7 +106,7 @@ void SwiGluStage::run(const Worker& worker) const {
         float* target = out ? row_of(worker, *out, row) : worker.scratch;
         const float* gate = row_of(worker, x, row);
         worker.kernels.swiglu(gate, gate + cols, cols, target);
-        if (quantized) quantize_row(worker, target, *quantized, row, kFineShareWithin);
+        if (quantized) quantize_row(worker, target, *quantized, row, kFineShareOfGate);
     }
 }
 
@@ -131,8 +132,6 @@ void GemmStage::run_tiles(const Worker& worker, int first_row, int num_rows, int
 }
 
 void GemmStage::run(const Worker& worker) const {
-    constexpr int kFewRows = 4;     // as many as are bound by reading weights: contiguous shares read best
-    constexpr int kRowChunk = 120;  // rows whose activations stay in the cache
     const int num_rows = count(worker, rows);
     if (num_rows <= kFewRows) {
         const auto [first, last] = share(worker, (num_tiles + 1) / 2);
@@ -145,6 +144,54 @@ void GemmStage::run(const Worker& worker) const {
     for (int piece = worker.team.claim(); piece < tile_chunks * row_chunks; piece = worker.team.claim()) {
         const int tile = piece % tile_chunks * chunk, row = piece / tile_chunks * kRowChunk;
         run_tiles(worker, row, std::min(kRowChunk, num_rows - row), tile, std::min(tile + chunk, num_tiles));
+    }
+}
+
+void GatedStage::add_units(const Matrix& gate, const Matrix& up) {
+    constexpr int kTiles = kOutputs / kTile;
+    const int num_tiles = static_cast<int>(gate.tiles.size());
+    for (int first = 0; first < num_tiles; first += kTiles) {
+        const int count = std::min(kTiles, num_tiles - first);
+        Unit unit{{}, first * kTile / kGroup, count * kTile / kGroup};
+        for (const Matrix* matrix : {&gate, &up}) {
+            for (int t = 0; t < count; ++t) {
+                const int column = static_cast<int>(unit.tiles.size()) * kTile;
+                unit.tiles.push_back({matrix->tiles[first + t].data, column, kTile});
+            }
+        }
+        units.push_back(std::move(unit));
+    }
+}
+
+void GatedStage::run_unit(const Worker& worker, const Unit& unit, int first_row, int num_rows) const {
+    const int cols = unit.num_groups * kGroup;
+    const size_t stride = 2 * cols;
+    // Row numbers count from the first row of the step, the scratch from the first row of this piece.
+    float* products = worker.scratch - first_row * stride;
+    worker.kernels.gemm_quantized(format, rows_of(worker, x), first_row, num_rows, unit.tiles.data(),
+                                  static_cast<int>(unit.tiles.size()), {products, stride, nullptr, nullptr, 0});
+    // What follows stalls the stream of weights: have the processor begin with the next unit, which lies behind this
+    // one.
+    const uint8_t* next = unit.tiles.back().data + tile_bytes(format, x.cols);
+    for (int line = 0; line < 64; ++line) __builtin_prefetch(next + line * 64);
+    for (int row = first_row; row < first_row + num_rows; ++row) {
+        float* gate = products + row * stride;
+        worker.kernels.swiglu(gate, gate + cols, cols, gate);
+        worker.kernels.quantize(gate, rows_of(worker, out), row, unit.first_group, unit.num_groups, kFineShareOfGate);
+    }
+}
+
+void GatedStage::run(const Worker& worker) const {
+    const int num_rows = worker.step.num_tokens, num_units = static_cast<int>(units.size());
+    if (num_rows <= kFewRows) {
+        const auto [first, last] = share(worker, num_units);
+        for (int unit = first; unit < last; ++unit) run_unit(worker, units[unit], 0, num_rows);
+        return;
+    }
+    const int pieces = num_units * ((num_rows + kRowChunk - 1) / kRowChunk);
+    for (int piece = worker.team.claim(); piece < pieces; piece = worker.team.claim()) {
+        const int row = piece / num_units * kRowChunk;
+        run_unit(worker, units[piece % num_units], row, std::min(kRowChunk, num_rows - row));
     }
 }
 
@@ -202,7 +249,7 @@ void AttentionStage::run(const Worker& worker) const {
         if (!quantized) continue;
         for (int row = tile.first_row; row < tile.first_row + tile.num_tokens; ++row) {
             worker.kernels.quantize(row_of(worker, out, row) + column, rows_of(worker, *quantized), row,
-                                    column / kGroup, group * dim / kGroup, kFineShareWithin);
+                                    column / kGroup, group * dim / kGroup, kFineShareOfAttention);
         }
     }
 }

@@ -36,7 +36,7 @@ struct Worker {
     const int32_t* row_sequences;  // [num_tokens]
     const std::vector<QueryTile>& query_tiles;
     uint8_t* activations;
-    float* scratch;  // this thread's own
+    float* scratch;  // this thread's own, kScratchFloats or what attention needs
     int thread;
 
     float* floats(size_t offset) const { return reinterpret_cast<float*>(activations + offset); }
@@ -63,6 +63,9 @@ struct QuantizedBuffer {
 };
 
 size_t quantized_bytes(int max_rows, int cols);
+
+constexpr int kFewRows = 4;     // as many as are bound by reading weights: contiguous shares read best
+constexpr int kRowChunk = 120;  // rows whose activations stay in the cache
 
 class Stage {
   public:
@@ -116,6 +119,29 @@ struct GemmStage final : Stage {
 
   private:
     void run_tiles(const Worker& worker, int first_row, int num_rows, int first_tile, int last_tile) const;
+};
+
+// silu(x gate^T) * (x up^T), quantised on the spot: the wide products never leave the cache.
+struct GatedStage final : Stage {
+    // As many neighbouring outputs as are computed, and judged for fineness, together.
+    static constexpr int kOutputs = 4 * kGroup;
+
+    struct Unit {
+        std::vector<Tile> tiles;  // of gate, then of up; columns within the unit
+        int first_group;
+        int num_groups;
+    };
+    Format format;
+    QuantizedBuffer x;
+    std::vector<Unit> units;
+    QuantizedBuffer out;
+
+    // The same tiles of both matrices side by side, kOutputs at a time.
+    void add_units(const Matrix& gate, const Matrix& up);
+    void run(const Worker& worker) const override;
+
+  private:
+    void run_unit(const Worker& worker, const Unit& unit, int first_row, int num_rows) const;
 };
 
 struct SwiGluStage final : Stage {

@@ -109,6 +109,28 @@ int Weights::add_vector(const float* values, int count) {
     return static_cast<int>(vectors_.size()) - 1;
 }
 
+void Weights::interleave(int first, int second, int run) {
+    Matrix* pair[] = {&matrices_.at(first), &matrices_.at(second)};
+    const size_t size = tile_bytes(pair[0]->format, pair[0]->inputs), count = pair[0]->tiles.size();
+    std::vector<uint8_t*> slots;
+    std::vector<uint8_t> copy(2 * count * size);
+    for (const Matrix* matrix : pair) {
+        for (const Tile& tile : matrix->tiles) {
+            std::memcpy(copy.data() + slots.size() * size, tile.data, size);
+            slots.push_back(bytes_of(tile));
+        }
+    }
+    auto slot = slots.begin();
+    for (size_t start = 0; start < count; start += run) {
+        for (int half = 0; half < 2; ++half) {
+            for (size_t t = start; t < std::min(start + run, count); ++t, ++slot) {
+                std::memcpy(*slot, copy.data() + (half * count + t) * size, size);
+                pair[half]->tiles[t].data = *slot;
+            }
+        }
+    }
+}
+
 Matrix& Weights::add_matrix(Format format, int outputs, int inputs) {
     const int num_tiles = (outputs + kTile - 1) / kTile;
     const size_t size = tile_bytes(format, inputs);

@@ -36,6 +36,10 @@ class Weights {
     int add_float(const View& values, int outputs, int inputs, Format format);
     int add_vector(const float* values, int count);
 
+    // Lays the tiles of two matrices of one shape alternately, `run` of each, so that who multiplies with both reads
+    // one stream. Call before anybody has taken tiles of them.
+    void interleave(int first, int second, int run);
+
     const Matrix& matrix(int id) const { return matrices_.at(id); }
     const std::vector<float>& vector(int id) const { return vectors_.at(id); }
     size_t num_bytes() const { return num_bytes_; }

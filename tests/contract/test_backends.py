@@ -16,22 +16,35 @@ from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.api import Backend, Executable, Limits
 from tailrace.ops.cpu import CpuBackend, supported_isas
-from tailrace.ops.packed import from_float32, quantize_int4, quantize_int8
+from tailrace.ops.packed import PackedTensor, from_float32, quantize_int4, quantize_int8
 from tailrace.ops.reference import ReferenceBackend
 from tests.support.steps import Part, limits, step, teacher_forced
 from tests.support.tiny import CONFIGS, Pack, bfloat16, float16, random_ids, random_weights
 
 LIMITS = replace(limits(max_tokens=160, max_model_tokens=160, block_tokens=16), num_threads=2)
 NUM_TOKENS = 150  # more than two key blocks of attention
+
+
+def wide(weight: PackedTensor) -> PackedTensor:
+    """The same with scales that float16 cannot hold."""
+    return replace(
+        weight,
+        scales=None if weight.scales is None else weight.scales * np.float32(1.0001),
+        offsets=None if weight.offsets is None else weight.offsets * np.float32(1.0001),
+    )
+
+
 PACKS: dict[str, Pack] = {
     "f32": from_float32,
     "f16": float16,
     "bf16": bfloat16,
     "int8": quantize_int8,
     "int4": quantize_int4,
+    "int8 wide": lambda values: wide(quantize_int8(values)),
+    "int4 wide": lambda values: wide(quantize_int4(values)),
 }
 # Of the root mean square of the logits. Quantised weights are multiplied with quantised activations.
-TOLERANCE = {"f32": 1e-5, "f16": 1e-5, "bf16": 1e-5, "int8": 0.03, "int4": 0.03}
+TOLERANCE = {"f32": 1e-5, "f16": 1e-5, "bf16": 1e-5, "int8": 0.03, "int4": 0.03, "int8 wide": 0.03, "int4 wide": 0.03}
 HALF_CACHE_TOLERANCE = 0.01
 
 BACKENDS: dict[str, Callable[[], Backend]] = {

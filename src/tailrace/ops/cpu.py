@@ -25,8 +25,10 @@ from tailrace.ops.lowering import (
     AttentionStage,
     Buffer,
     EmbedStage,
+    GatedStage,
     GatherStage,
     GemmStage,
+    KernelFormat,
     NormStage,
     QuantizeStage,
     RopeStage,
@@ -35,7 +37,7 @@ from tailrace.ops.lowering import (
     buffers_of,
     lower,
 )
-from tailrace.ops.packed import PackedTensor, WeightFormat
+from tailrace.ops.packed import PackedTensor
 
 __all__ = ["ISA_VARIABLE", "CpuBackend", "CpuExecutable", "KvFormat", "supported_isas"]
 
@@ -105,6 +107,9 @@ class CpuExecutable:
             half_cache=kv_format == "bf16",
             activation_bytes=num_bytes,
         )
+        for stage in stages:
+            if isinstance(stage, GatedStage):  # before any stage takes its tiles
+                store.packed.interleave(store.id_of(stage.gate), store.id_of(stage.up))
         recorder = _Recorder(_native.Builder(native), store, buffers)
         for stage in stages:
             recorder.record(stage)
@@ -177,7 +182,7 @@ class _WeightStore:
     def __init__(self, weights: Mapping[str, PackedTensor]) -> None:
         self._weights = weights
         self._ids: dict[str, int] = {}
-        self.formats: dict[str, WeightFormat] = {}
+        self.formats: dict[str, KernelFormat] = {}
         self.packed = _native.Weights()
 
     def add(self, weight: Weight) -> None:
@@ -186,8 +191,10 @@ class _WeightStore:
         tensor = self._weights[weight.name]
         if tensor.shape != weight.shape:
             raise CheckpointError(f"tensor {weight.name!r} has shape {tensor.shape}, the model needs {weight.shape}")
-        self.formats[weight.name] = tensor.format
-        self._ids[weight.name] = _pack(self.packed, tensor) if len(tensor.shape) == 2 else self._vector(tensor)
+        if len(tensor.shape) == 2:
+            self._ids[weight.name], self.formats[weight.name] = _pack(self.packed, tensor)
+        else:
+            self._ids[weight.name], self.formats[weight.name] = self._vector(tensor), "f32"
 
     def id_of(self, weight: Weight) -> int:
         return self._ids[weight.name]
@@ -206,16 +213,18 @@ class _WeightStore:
         return self.packed.add_vector(np.ascontiguousarray(tensor.dequantize()))
 
 
-def _pack(packed: _native.Weights, tensor: PackedTensor) -> int:
+def _pack(packed: _native.Weights, tensor: PackedTensor) -> tuple[int, KernelFormat]:
     match tensor.format:
         case "q4":
             scales, offsets = _compact(tensor.scales, tensor.offsets)
-            return packed.add_q4(_exportable(tensor.values), scales, offsets)
+            number = packed.add_q4(_exportable(tensor.values), scales, offsets)
+            return number, "q4" if scales.dtype == np.float16 else "q4 wide"
         case "q8":
             (scales,) = _compact(tensor.scales)
-            return packed.add_q8(_exportable(tensor.values), scales)
-        case _:
-            return packed.add_float(_exportable(tensor.values))
+            number = packed.add_q8(_exportable(tensor.values), scales)
+            return number, "q8" if scales.dtype == np.float16 else "q8 wide"
+        case kept:
+            return packed.add_float(_exportable(tensor.values)), kept
 
 
 def _compact(*parts: NDArray[np.floating[Any]] | None) -> tuple[NDArray[np.floating[Any]], ...]:
@@ -278,22 +287,33 @@ class _Recorder:
         match stage:
             case EmbedStage(table=table, out=out):
                 self._builder.embed(self._store.id_of(table), self._offsets[out])
-            case NormStage():
-                self._norm(stage)
-            case QuantizeStage(x=x, codes=codes):
-                self._builder.quantize(_is_sampled(x), x.tensor.cols, self._offsets[x], self._offsets[codes])
             case GemmStage():
                 self._gemm(stage)
-            case SwiGluStage(x=x, cols=cols, out=out, codes=codes):
-                self._builder.swiglu(_is_sampled(x), cols, self._offsets[x], self._offset(out), self._offset(codes))
-            case AnglesStage(rope=rope, out=out):
-                self._builder.angles(list(rope.inv_freq), rope.scale, self._offsets[out])
+            case GatedStage():
+                self._gated(stage)
             case RopeStage():
                 self._rope(stage)
             case AttentionStage():
                 self._attention(stage)
+            case AnglesStage(rope=rope, out=out):
+                self._builder.angles(list(rope.inv_freq), rope.scale, self._offsets[out])
+            case _:
+                self._record_rows(stage)
+
+    def _record_rows(self, stage: NormStage | QuantizeStage | SwiGluStage | GatherStage) -> None:
+        match stage:
+            case NormStage():
+                self._norm(stage)
+            case QuantizeStage(x=x, codes=codes):
+                self._builder.quantize(_is_sampled(x), x.tensor.cols, self._offsets[x], self._offsets[codes])
+            case SwiGluStage(x=x, cols=cols, out=out, codes=codes):
+                self._builder.swiglu(_is_sampled(x), cols, self._offsets[x], self._offset(out), self._offset(codes))
             case GatherStage(x=x, out=out):
                 self._builder.gather(x.tensor.cols, self._offsets[x], self._offsets[out])
+
+    def _gated(self, stage: GatedStage) -> None:
+        gate, up = self._store.id_of(stage.gate), self._store.id_of(stage.up)
+        self._builder.gated(self._offsets[stage.x], gate, up, self._offsets[stage.codes])
 
     def _offset(self, buffer: Buffer | None) -> int | None:
         return None if buffer is None else self._offsets[buffer]

@@ -3,6 +3,7 @@
 Knows shapes and weight formats only; nothing here touches an array.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -22,15 +23,17 @@ from tailrace.ops.api import (
     Tensor,
     Weight,
 )
-from tailrace.ops.packed import GROUP, WeightFormat
+from tailrace.ops.packed import GROUP
 
 __all__ = [
     "AnglesStage",
     "AttentionStage",
     "Buffer",
     "EmbedStage",
+    "GatedStage",
     "GatherStage",
     "GemmStage",
+    "KernelFormat",
     "NormStage",
     "QuantizeStage",
     "RopeStage",
@@ -41,6 +44,7 @@ __all__ = [
 ]
 
 Form = Literal["float", "int8"]
+KernelFormat = Literal["f32", "f16", "bf16", "q8", "q4", "q8 wide", "q4 wide"]  # wide: scales in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,16 @@ class GemmStage:
     biases: tuple[Weight | None, ...]
     residual: Buffer | None
     out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class GatedStage:
+    """A linear to gate and up, their SwiGLU and its quantisation in one: the wide product is never stored."""
+
+    x: Buffer
+    gate: Weight
+    up: Weight
+    codes: Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +141,7 @@ Stage = (
     | NormStage
     | QuantizeStage
     | GemmStage
+    | GatedStage
     | SwiGluStage
     | AnglesStage
     | RopeStage
@@ -141,23 +156,47 @@ def buffers_of(stage: Stage) -> tuple[Buffer, ...]:
     return tuple(value for value in values if isinstance(value, Buffer))
 
 
-def lower(program: Program, formats: Mapping[str, WeightFormat]) -> tuple[Stage, ...]:
+def lower(program: Program, formats: Mapping[str, KernelFormat]) -> tuple[Stage, ...]:
     """The stages that compute `program` with weights of these formats, in order."""
     return tuple(_Lowering(program, formats).stages())
 
 
 class _Lowering:
-    def __init__(self, program: Program, formats: Mapping[str, WeightFormat]) -> None:
+    def __init__(self, program: Program, formats: Mapping[str, KernelFormat]) -> None:
         self._program = program
         self._formats = formats
         self._forms: dict[int, set[Form]] = {}
+        self._num_readers = Counter[int]()
         self._angles: dict[RopeSpec, Buffer] = {}
         for tensor, form in self._uses():
             self._forms.setdefault(tensor.index, set()).add(form)
+            self._num_readers[tensor.index] += 1
 
     def stages(self) -> Iterator[Stage]:
-        for op in self._program.ops:
-            yield from self._lower(op)
+        ops = iter(zip(self._program.ops, (*self._program.ops[1:], None), strict=True))
+        for op, following in ops:
+            if isinstance(op, Linear) and isinstance(following, SwiGlu) and self._is_gated(op, following):
+                gate, up = op.weights
+                yield GatedStage(Buffer(op.x, "int8"), gate, up, Buffer(following.out, "int8"))
+                next(ops)
+            else:
+                yield from self._lower(op)
+
+    def _is_gated(self, op: Linear, swiglu: SwiGlu) -> bool:
+        """Whether a linear and the SwiGLU behind it can be computed in one, without anybody missing their products."""
+        formats = {self._formats[weight.name] for weight in op.weights}
+        forms = {self._input_form(weight) for weight in op.weights}
+        return (
+            swiglu.x == op.out
+            and self._num_readers[op.out.index] == 1
+            and self._forms[swiglu.out.index] == {"int8"}
+            and [weight.shape[0] for weight in op.weights] == 2 * [swiglu.out.cols]
+            and len(formats) == 1
+            and forms == {"int8"}
+            and op.biases == (None, None)
+            and op.residual is None
+            and op.out.rows == "tokens"
+        )
 
     def _uses(self) -> Iterator[tuple[Tensor, Form]]:
         """Every tensor somebody reads, with the form it is read in."""
@@ -178,7 +217,7 @@ class _Lowering:
                     pass
 
     def _input_form(self, weight: Weight) -> Form:
-        return "int8" if self._formats[weight.name] in ("q4", "q8") else "float"
+        return "int8" if self._formats[weight.name].startswith("q") else "float"
 
     def _lower(self, op: Op) -> Iterator[Stage]:
         out = Buffer(op.out, "float")

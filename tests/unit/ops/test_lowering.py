@@ -9,7 +9,9 @@ from tailrace.ops.lowering import (
     AnglesStage,
     AttentionStage,
     Buffer,
+    GatedStage,
     GemmStage,
+    KernelFormat,
     NormStage,
     QuantizeStage,
     Stage,
@@ -17,13 +19,12 @@ from tailrace.ops.lowering import (
     buffers_of,
     lower,
 )
-from tailrace.ops.packed import WeightFormat
 from tests.support.tiny import CONFIGS
 
 CONFIG = CONFIGS["plain"]
 
 
-def lowered(program: Program, weights: WeightFormat) -> tuple[Stage, ...]:
+def lowered(program: Program, weights: KernelFormat) -> tuple[Stage, ...]:
     return lower(program, dict.fromkeys(program.weights, weights))
 
 
@@ -49,6 +50,22 @@ def test_quantised_linears_are_fed_by_what_computes_their_input() -> None:
                 pass
 
 
+def test_gate_and_up_are_computed_together() -> None:
+    stages = lowered(build_program(CONFIG), "q4")
+
+    assert kinds(stages)[GatedStage] == CONFIG.num_layers
+    assert SwiGluStage not in kinds(stages)
+
+
+def test_gate_and_up_of_different_formats_are_computed_apart() -> None:
+    program = build_program(CONFIG)
+    formats: dict[str, KernelFormat] = dict.fromkeys(program.weights, "q4")
+    stages = lower(program, formats | {"layers.0.up": "q8", "layers.1.gate": "q4 wide"})
+
+    assert GatedStage not in kinds(stages)
+    assert kinds(stages)[SwiGluStage] == 2
+
+
 def test_float_linears_get_floats_only() -> None:
     stages = lowered(build_program(CONFIG), "f32")
 
@@ -57,7 +74,7 @@ def test_float_linears_get_floats_only() -> None:
 
 def test_a_linear_of_both_kinds_gets_both_forms() -> None:
     program = build_program(CONFIG)
-    formats: dict[str, WeightFormat] = dict.fromkeys(program.weights, "q4")
+    formats: dict[str, KernelFormat] = dict.fromkeys(program.weights, "q4")
     stages = lower(program, formats | {"layers.0.k": "f32"})
     first = next(stage for stage in stages if isinstance(stage, GemmStage))
 
