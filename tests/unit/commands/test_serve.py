@@ -33,7 +33,8 @@ def test_without_arguments_every_setting_is_its_default(
 def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
     arguments = (
         "serve ./m.gguf --host 0.0.0.0 --port 8123 --name mine --max-model-tokens 2048 --max-running 8 "
-        "--budget-tokens 256 --chunk-tokens 32 --kv-memory 1.5GiB --block-tokens 32 --threads 2 --backend reference --quantize int8"
+        "--budget-tokens 256 --chunk-tokens 32 --kv-memory 1.5GiB --block-tokens 32 --threads 2 "
+        "--backend reference --quantize int8"
     )
 
     assert main(arguments.split()) == 0
