@@ -59,6 +59,7 @@ def load_model(checkpoint: Checkpoint, config: EngineConfig) -> LoadedModel:
     limits = _limits(checkpoint, program, config)
     backend = load_backend(config.backend)
     executable = backend.load(program, checkpoint.tensors, limits)
+    checkpoint.release_pages()
     return LoadedModel(checkpoint, executable, limits, kv_format=backend.name)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tailrace.models.config import ModelConfig
 from tailrace.ops.packed import PackedTensor
+from tailrace.weights.mapped import MappedFile
 
 __all__ = ["Checkpoint", "GgufVocabulary", "TokenizerSource"]
 
@@ -48,3 +49,9 @@ class Checkpoint:
     requantize_errors: Mapping[str, float] = field(default_factory=dict)  # tensor -> relative RMS error, filled as read
     stored_formats: Mapping[str, str] = field(default_factory=dict)  # tensor -> its type in the file: Q4_1, BF16
     stored_bytes: int = 0  # of all its weight files
+    files: Sequence[MappedFile] = ()  # what `tensors` views
+
+    def release_pages(self) -> None:
+        """Give the memory of the files back once a back end has its own form of them; a later look reads anew."""
+        for file in self.files:
+            file.release()

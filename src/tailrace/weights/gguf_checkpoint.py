@@ -43,4 +43,5 @@ def open_gguf(path: Path, quantize: Quantize | None = None) -> Checkpoint:
         requantize_errors=tensors.errors,
         stored_formats={name: stored.stored_format for name, stored in tensors.stored.items()},
         stored_bytes=sum(file.size for file, _ in files),
+        files=[file for file, _ in files],
     )

@@ -43,6 +43,7 @@ def open_directory(directory: Path, quantize: Quantize | None = None) -> Checkpo
         requantize_errors=tensors.errors,
         stored_formats={name: stored.stored_format for name, stored in tensors.stored.items()},
         stored_bytes=sum(file.size for file, _ in files),
+        files=[file for file, _ in files],
     )
 
 

@@ -38,6 +38,10 @@ class MappedFile:
         with contextlib.suppress(OSError, ValueError):
             self.mapping.madvise(_POPULATE_READ)
 
+    def release(self) -> None:
+        """Take the pages out of this process's memory; whatever looks at them again reads the file."""
+        self.mapping.madvise(mmap.MADV_DONTNEED)
+
 
 def map_file(path: Path) -> MappedFile:
     """Map `path`. Raises CheckpointError when it is missing, unreadable, empty or not a plain file."""
