@@ -81,6 +81,9 @@ int add_vector(Weights& weights, const Vector<float>& values) {
     return weights.add_vector(values.data(), static_cast<int>(values.shape(0)));
 }
 
+// Where quantised rows lie: their offset in the activations, and in each thread's own copies if it may have one.
+using Codes = std::pair<size_t, std::optional<size_t>>;
+
 // Adds stages to a program; a buffer is its offset in the activations.
 class Builder {
   public:
@@ -94,7 +97,7 @@ class Builder {
     }
 
     void norm(bool samples, int cols, size_t x, int weight, float eps, std::optional<size_t> out,
-              std::optional<size_t> quantized) {
+              std::optional<Codes> quantized) {
         auto stage = std::make_unique<NormStage>();
         stage->rows = rows(samples);
         stage->x = {x, cols};
@@ -105,7 +108,7 @@ class Builder {
         program_.add(std::move(stage));
     }
 
-    void quantize(bool samples, int cols, size_t x, size_t out) {
+    void quantize(bool samples, int cols, size_t x, const Codes& out) {
         auto stage = std::make_unique<QuantizeStage>();
         stage->rows = rows(samples);
         stage->x = {x, cols};
@@ -113,7 +116,7 @@ class Builder {
         program_.add(std::move(stage));
     }
 
-    void gemm(bool samples, std::optional<size_t> x, std::optional<size_t> quantized, const std::vector<int>& matrices,
+    void gemm(bool samples, std::optional<size_t> x, std::optional<Codes> quantized, const std::vector<int>& matrices,
               std::optional<int> bias, std::optional<size_t> residual, size_t out) {
         auto stage = std::make_unique<GemmStage>();
         int cols = 0;
@@ -136,7 +139,7 @@ class Builder {
         program_.add(std::move(stage));
     }
 
-    void swiglu(bool samples, int cols, size_t x, std::optional<size_t> out, std::optional<size_t> quantized) {
+    void swiglu(bool samples, int cols, size_t x, std::optional<size_t> out, std::optional<Codes> quantized) {
         auto stage = std::make_unique<SwiGluStage>();
         stage->rows = rows(samples);
         stage->x = {x, 2 * cols};
@@ -146,7 +149,7 @@ class Builder {
         program_.add(std::move(stage));
     }
 
-    void gated(size_t quantized, int gate, int up, size_t out) {
+    void gated(const Codes& quantized, int gate, int up, const Codes& out) {
         auto stage = std::make_unique<GatedStage>();
         const Matrix& matrix = program_.weights().matrix(gate);
         stage->format = matrix.format;
@@ -180,12 +183,16 @@ class Builder {
     }
 
     void attention(size_t q, int cache, int num_heads, float scale, std::optional<int> window, size_t out,
-                   std::optional<size_t> quantized) {
+                   std::optional<Codes> quantized) {
         auto stage = std::make_unique<AttentionStage>();
         stage->cache = program_.cache(cache);
         const int cols = num_heads * stage->cache.head_dim;
         program_.limit_heads(num_heads / stage->cache.num_kv_heads);
         stage->q = {q, cols};
+        if (auto* rope = dynamic_cast<RopeStage*>(program_.last_stage()); rope && rope->out.offset == q) {
+            rope->is_linked = true;
+            stage->rope = rope;
+        }
         stage->num_heads = num_heads;
         stage->scale = scale;
         stage->window = window.value_or(0);
@@ -209,10 +216,10 @@ class Builder {
         return FloatBuffer{*offset, cols};
     }
 
-    std::optional<QuantizedBuffer> codes(std::optional<size_t> offset, int cols, bool samples) const {
-        if (!offset) return std::nullopt;
+    std::optional<QuantizedBuffer> codes(const std::optional<Codes>& place, int cols, bool samples) const {
+        if (!place) return std::nullopt;
         const Limits& limits = program_.limits();
-        return QuantizedBuffer{*offset, cols, samples ? limits.max_samples : limits.max_tokens};
+        return QuantizedBuffer{place->first, cols, samples ? limits.max_samples : limits.max_tokens, place->second};
     }
 
     Program& program_;
@@ -338,6 +345,7 @@ std::vector<std::string> isas() {
 
 NB_MODULE(_native, module) {
     module.attr("MAX_TOP_LOGPROBS") = kMaxTopLogprobs;
+    module.attr("PRIVATE_ROWS") = kPrivateRows;
     module.def("isas", &isas);
     module.def("choose_isa", [](const std::string& name) { return std::string(isa_name(choose_isa(name))); }, "name"_a);
     module.def("quantized_bytes", &quantized_bytes, "max_rows"_a, "cols"_a);
@@ -377,15 +385,18 @@ NB_MODULE(_native, module) {
             "__init__",
             [](Program* self, std::shared_ptr<Weights> weights, const std::string& isa, int max_tokens, int max_samples,
                int max_sequences, int max_blocks_per_sequence, int num_blocks, int block_tokens, int num_threads,
-               const std::vector<std::pair<int, int>>& caches, bool half_cache, size_t activation_bytes) {
+               const std::vector<std::pair<int, int>>& caches, bool half_cache, size_t activation_bytes,
+               size_t private_bytes) {
                 std::vector<CacheShape> shapes;
                 for (const auto& [num_kv_heads, head_dim] : caches) shapes.push_back({num_kv_heads, head_dim});
                 const Limits limits{max_tokens, max_samples,  max_sequences, max_blocks_per_sequence,
                                     num_blocks, block_tokens, num_threads};
-                new (self) Program(std::move(weights), choose_isa(isa), limits, shapes, half_cache, activation_bytes);
+                new (self) Program(std::move(weights), choose_isa(isa), limits, shapes, half_cache, activation_bytes,
+                                   private_bytes);
             },
             "weights"_a, "isa"_a, "max_tokens"_a, "max_samples"_a, "max_sequences"_a, "max_blocks_per_sequence"_a,
-            "num_blocks"_a, "block_tokens"_a, "num_threads"_a, "caches"_a, "half_cache"_a, "activation_bytes"_a)
+            "num_blocks"_a, "block_tokens"_a, "num_threads"_a, "caches"_a, "half_cache"_a, "activation_bytes"_a,
+            "private_bytes"_a)
         .def(
             "finish",
             [](Program& self, size_t logits, int vocab, int num_embeddings) {

@@ -30,7 +30,8 @@ bool is_within(int value, int bound) {
 }  // namespace
 
 Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& limits,
-                 const std::vector<CacheShape>& caches, bool is_half_cache, size_t activation_bytes)
+                 const std::vector<CacheShape>& caches, bool is_half_cache, size_t activation_bytes,
+                 size_t private_bytes)
     : weights_(std::move(weights)), kernels_(kernels_for(isa)), limits_(limits), activations_(activation_bytes) {
     require(limits.block_tokens > 0 && limits.block_tokens % kKeyGroup == 0,
             "block_tokens must be a multiple of 16, not " + std::to_string(limits.block_tokens));
@@ -53,7 +54,10 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
         first += cache.group_stride * groups;
     }
     const size_t columns = activation_bytes / std::max(limits.max_tokens, 1);  // no row of any buffer is longer
-    for (int thread = 0; thread < limits.num_threads; ++thread) scratches_.emplace_back(scratch + columns);
+    for (int thread = 0; thread < limits.num_threads; ++thread) {
+        scratches_.emplace_back(scratch + columns);
+        copies_.emplace_back(private_bytes);
+    }
     row_sequences_.resize(limits.max_tokens);
     query_tiles_.reserve(limits.max_tokens);
     work_ = [this](int thread) { work(thread); };
@@ -103,11 +107,13 @@ void Program::work(int thread) {
                         row_sequences_.data(),
                         query_tiles_,
                         activations_.data(),
+                        is_decode_,
+                        copies_[thread].data(),
                         reinterpret_cast<float*>(scratches_[thread].data()),
                         thread};
     for (const auto& stage : stages_) {
         stage->run(worker);
-        team_->barrier();
+        if (stage->has_barrier(worker)) team_->barrier();
         if (times_ && thread == 0) times_->push_back(std::chrono::steady_clock::now());
     }
     if (!sampling_) return;
@@ -118,8 +124,10 @@ void Program::work(int thread) {
 
 void Program::lay_out(const Step& step) {
     query_tiles_.clear();
+    is_decode_ = true;
     for (int sequence = 0; sequence < step.num_sequences; ++sequence) {
         const int first = step.row_starts[sequence], last = step.row_starts[sequence + 1];
+        is_decode_ = is_decode_ && last - first <= 1;
         for (int row = first; row < last; row += tile_tokens_) {
             query_tiles_.push_back({sequence, row, std::min(tile_tokens_, last - row)});
         }

@@ -23,11 +23,13 @@ class Program {
   public:
     // Throws std::invalid_argument for shapes the kernels do not take, std::bad_alloc without memory.
     Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& limits,
-            const std::vector<CacheShape>& caches, bool is_half_cache, size_t activation_bytes);
+            const std::vector<CacheShape>& caches, bool is_half_cache, size_t activation_bytes, size_t private_bytes);
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
 
     void add(std::unique_ptr<Stage> stage) { stages_.push_back(std::move(stage)); }
+    // The stage that was added last, if any.
+    Stage* last_stage() const { return stages_.empty() ? nullptr : stages_.back().get(); }
     // Says which buffer holds the logits, and how many token ids there are.
     void finish(const FloatBuffer& logits, int num_embeddings);
 
@@ -61,6 +63,7 @@ class Program {
     int tile_tokens_ = kAttentionRows;
     Memory pool_;
     Memory activations_;
+    std::vector<Memory> copies_;
     std::vector<Memory> scratches_;
     std::vector<std::unique_ptr<Stage>> stages_;
     FloatBuffer logits_{0, 0};
@@ -68,6 +71,7 @@ class Program {
     std::vector<Sampler> samplers_;
     std::vector<int32_t> row_sequences_;
     std::vector<QueryTile> query_tiles_;
+    bool is_decode_ = false;
 
     // Of the step that is being run.
     const Step* step_ = nullptr;

@@ -36,7 +36,9 @@ struct Worker {
     const int32_t* row_sequences;  // [num_tokens]
     const std::vector<QueryTile>& query_tiles;
     uint8_t* activations;
-    float* scratch;  // this thread's own, kScratchFloats or what attention needs
+    bool is_decode;   // each sequence computes one token at most
+    uint8_t* copies;  // of small buffers, this thread's own
+    float* scratch;   // this thread's own, kScratchFloats or what attention needs
     int thread;
 
     float* floats(size_t offset) const { return reinterpret_cast<float*>(activations + offset); }
@@ -60,17 +62,21 @@ struct QuantizedBuffer {
     size_t offset;
     int cols;
     int max_rows;
+    std::optional<size_t> private_offset;  // within each thread's own copy, for a step of at most kPrivateRows rows
 };
 
 size_t quantized_bytes(int max_rows, int cols);
 
-constexpr int kFewRows = 4;     // as many as are bound by reading weights: contiguous shares read best
-constexpr int kRowChunk = 120;  // rows whose activations stay in the cache
+constexpr int kPrivateRows = 2;  // cheaper for each thread to compute than to wait for another
+constexpr int kFewRows = 4;      // as many as are bound by reading weights: contiguous shares read best
+constexpr int kRowChunk = 120;   // rows whose activations stay in the cache
 
 class Stage {
   public:
     virtual ~Stage() = default;
     virtual void run(const Worker& worker) const = 0;
+    // Whether others must wait for this stage. Where it is false, what the stage read stays valid one stage longer.
+    virtual bool has_barrier(const Worker&) const { return true; }
 };
 
 struct EmbedStage final : Stage {
@@ -89,6 +95,7 @@ struct NormStage final : Stage {
     std::optional<QuantizedBuffer> quantized;
 
     void run(const Worker& worker) const override;
+    bool has_barrier(const Worker& worker) const override;
 };
 
 struct QuantizeStage final : Stage {
@@ -173,11 +180,15 @@ struct RopeStage final : Stage {
     const float* k_norm;
     float eps;
     FloatBuffer out;
+    bool is_linked = false;  // an attention stage follows that can do it
 
     void run(const Worker& worker) const override;
+    bool has_barrier(const Worker& worker) const override;
+    void run_heads(const Worker& worker, int row, int kv_head) const;
 };
 
 struct AttentionStage final : Stage {
+    const RopeStage* rope = nullptr;  // where a token is alone, its heads are turned right before they are used
     FloatBuffer q;
     CacheView cache;
     int num_heads;

@@ -109,8 +109,13 @@ TAILRACE_INLINE VecI nearest(Vec a) {
 TAILRACE_INLINE Vec to_float(VecI a) {
     return {_mm512_cvtepi32_ps(a.v)};
 }
-TAILRACE_INLINE Vec power_of_two(VecI n) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n.v, _mm512_set1_epi32(127)), 23))};
+// To the nearest whole number.
+TAILRACE_INLINE Vec whole(Vec a) {
+    return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// a * 2^n for whole n; zero once n is far below what a float holds.
+TAILRACE_INLINE Vec times_power_of_two(Vec a, Vec n) {
+    return {_mm512_scalef_ps(a.v, n.v)};
 }
 TAILRACE_INLINE void store_int8(int8_t* p, VecI a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a.v));
@@ -228,10 +233,14 @@ TAILRACE_INLINE VecI nearest(Vec x) {
 TAILRACE_INLINE Vec to_float(VecI x) {
     return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
 }
-TAILRACE_INLINE Vec power_of_two(VecI n) {
-    const __m256i bias = _mm256_set1_epi32(127);
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.a, bias), 23)),
-            _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.b, bias), 23))};
+TAILRACE_INLINE Vec whole(Vec x) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(x.a, kNearest), _mm256_round_ps(x.b, kNearest)};
+}
+TAILRACE_INLINE Vec times_power_of_two(Vec x, Vec n) {
+    const Vec least = set1(-127.0f);  // its power comes out as zero
+    const VecI bits = shift_left<23>(nearest(max(n, least)) + set1(int32_t{127}));
+    return x * Vec{_mm256_castsi256_ps(bits.a), _mm256_castsi256_ps(bits.b)};
 }
 TAILRACE_INLINE void store_int8(int8_t* p, VecI x) {
     // packs works within 128-bit halves: bring the four quarters back into order.
@@ -351,8 +360,11 @@ TAILRACE_INLINE VecI nearest(Vec a) {
 TAILRACE_INLINE Vec to_float(VecI a) {
     TAILRACE_LANES(Vec, static_cast<float>(a.v[i]));
 }
-TAILRACE_INLINE Vec power_of_two(VecI n) {
-    TAILRACE_LANES(Vec, bits_float(static_cast<uint32_t>(n.v[i] + 127) << 23));
+TAILRACE_INLINE Vec whole(Vec a) {
+    TAILRACE_LANES(Vec, __builtin_rintf(a.v[i]));
+}
+TAILRACE_INLINE Vec times_power_of_two(Vec a, Vec n) {
+    TAILRACE_LANES(Vec, n.v[i] < -126.0f ? 0.0f : a.v[i] * bits_float(static_cast<uint32_t>(n.v[i] + 127.0f) << 23));
 }
 TAILRACE_INLINE void store_int8(int8_t* p, VecI a) {
     for (int i = 0; i < kLanes; ++i) {
@@ -475,11 +487,12 @@ TAILRACE_INLINE int32_t sum(VecI a) {
 
 #endif
 
-// 2^x to about one unit in the last place; exactly 1 at 0, exactly 0 below -126.
+// 2^x to about one unit in the last place for x up to 127, which larger ones count as; exactly 1 at 0, 0 at minus
+// infinity.
 TAILRACE_INLINE Vec exp2(Vec x) {
-    const Vec bounded = max(min(x, set1(127.0f)), set1(-126.0f));
-    const VecI whole = nearest(bounded);
-    const Vec f = bounded - to_float(whole);
+    const Vec bounded = max(min(x, set1(127.0f)), set1(-200.0f));
+    const Vec n = whole(bounded);
+    const Vec f = bounded - n;
     Vec p = set1(1.54035304e-4f);
     p = fma(p, f, set1(1.33335581e-3f));
     p = fma(p, f, set1(9.61812911e-3f));
@@ -487,7 +500,7 @@ TAILRACE_INLINE Vec exp2(Vec x) {
     p = fma(p, f, set1(2.40226507e-1f));
     p = fma(p, f, set1(6.93147181e-1f));
     p = fma(p, f, set1(1.0f));
-    return where_less(x, set1(-126.0f), zero(), p * power_of_two(whole));
+    return times_power_of_two(p, n);
 }
 
 constexpr float kLog2e = 1.44269504f;

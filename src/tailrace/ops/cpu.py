@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +45,7 @@ __all__ = ["ISA_VARIABLE", "CpuBackend", "CpuExecutable", "KvFormat", "supported
 ISA_VARIABLE = "TAILRACE_CPU_ISA"
 
 KvFormat = Literal["bf16", "f32"]
+Codes = tuple[int, int | None]  # where quantised rows lie: shared offset, offset in each thread's own copies
 
 
 def supported_isas() -> list[str]:
@@ -92,7 +94,7 @@ class CpuExecutable:
 
     def __init__(self, program: Program, store: "_WeightStore", limits: Limits, isa: str, kv_format: KvFormat) -> None:
         stages = lower(program, store.formats)
-        buffers, num_bytes = _plan_buffers(stages, limits)
+        memory = _Memory.plan(stages, limits)
         native = _native.Program(
             store.packed,
             isa=isa,
@@ -105,16 +107,17 @@ class CpuExecutable:
             num_threads=limits.num_threads,
             caches=[(cache.num_kv_heads, cache.head_dim) for cache in program.caches],
             half_cache=kv_format == "bf16",
-            activation_bytes=num_bytes,
+            activation_bytes=memory.shared_bytes,
+            private_bytes=memory.private_bytes,
         )
         for stage in stages:
             if isinstance(stage, GatedStage):  # before any stage takes its tiles
                 store.packed.interleave(store.id_of(stage.gate), store.id_of(stage.up))
-        recorder = _Recorder(_native.Builder(native), store, buffers)
+        recorder = _Recorder(_native.Builder(native), store, memory)
         for stage in stages:
             recorder.record(stage)
         embeddings = min((op.table.shape[0] for op in program.ops if isinstance(op, Embed)), default=0)
-        native.finish(buffers[Buffer(program.logits, "float")], program.logits.cols, embeddings)
+        native.finish(memory.shared[Buffer(program.logits, "float")], program.logits.cols, embeddings)
         self._weight_bytes = store.packed.num_bytes
         self._kv_bytes_per_block = native.block_bytes
         self._native: _native.Program | None = native
@@ -253,19 +256,44 @@ def _exportable(values: NDArray[Any]) -> NDArray[Any]:
     return values if is_regular else values.copy()
 
 
-def _plan_buffers(stages: Sequence[Stage], limits: Limits) -> tuple[dict[Buffer, int], int]:
-    """Where each buffer lies, and how much memory all need: those that are never alive together share it."""
-    first: dict[Buffer, int] = {}
-    last: dict[Buffer, int] = {}
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Where buffers lie: among the activations, and within each thread's own copies of what norms put out."""
+
+    shared: dict[Buffer, int]
+    shared_bytes: int
+    private: dict[Buffer, int]
+    private_bytes: int
+
+    @classmethod
+    def plan(cls, stages: Sequence[Stage], limits: Limits) -> "_Memory":
+        """Buffers that are never alive together share memory."""
+        lifetimes = _lifetimes(stages)
+        shared, shared_bytes = _place({buffer: _num_bytes(buffer, limits) for buffer in lifetimes}, lifetimes)
+        normed = [stage.codes for stage in stages if isinstance(stage, NormStage) and stage.codes is not None]
+        sizes = {buffer: _native.quantized_bytes(_native.PRIVATE_ROWS, buffer.tensor.cols) for buffer in normed}
+        private, private_bytes = _place(sizes, lifetimes)
+        return cls(shared, shared_bytes, private, private_bytes)
+
+    def codes(self, buffer: Buffer) -> Codes:
+        return self.shared[buffer], self.private.get(buffer)
+
+
+def _lifetimes(stages: Sequence[Stage]) -> dict[Buffer, tuple[int, int]]:
+    """First and last stage of each buffer. Logits outlive the last stage: nothing is written behind them."""
+    lifetimes: dict[Buffer, tuple[int, int]] = {}
     for index, stage in enumerate(stages):
+        # A thread may be a stage ahead of one that still norms or turns: see Stage::has_barrier.
+        last = index + 1 if isinstance(stage, NormStage | RopeStage) else index
         for buffer in buffers_of(stage):
-            first.setdefault(buffer, index)
-            last[buffer] = index
-    # The logits are read after the last stage; they are written last, so nothing comes to lie upon them.
-    offsets, num_bytes = plan_offsets(
-        Lifetime(_num_bytes(buffer, limits), start, last[buffer]) for buffer, start in first.items()
-    )
-    return dict(zip(first, offsets, strict=True)), num_bytes
+            first, previous = lifetimes.get(buffer, (index, last))
+            lifetimes[buffer] = first, max(previous, last)
+    return lifetimes
+
+
+def _place(sizes: Mapping[Buffer, int], lifetimes: Mapping[Buffer, tuple[int, int]]) -> tuple[dict[Buffer, int], int]:
+    offsets, num_bytes = plan_offsets(Lifetime(size, *lifetimes[buffer]) for buffer, size in sizes.items())
+    return dict(zip(sizes, offsets, strict=True)), num_bytes
 
 
 def _num_bytes(buffer: Buffer, limits: Limits) -> int:
@@ -278,10 +306,11 @@ def _num_bytes(buffer: Buffer, limits: Limits) -> int:
 class _Recorder:
     """Hands stages to the native program, with weights and buffers resolved to numbers."""
 
-    def __init__(self, builder: _native.Builder, store: _WeightStore, offsets: Mapping[Buffer, int]) -> None:
+    def __init__(self, builder: _native.Builder, store: _WeightStore, memory: _Memory) -> None:
         self._builder = builder
         self._store = store
-        self._offsets = offsets
+        self._memory = memory
+        self._offsets = memory.shared
 
     def record(self, stage: Stage) -> None:
         match stage:
@@ -305,18 +334,21 @@ class _Recorder:
             case NormStage():
                 self._norm(stage)
             case QuantizeStage(x=x, codes=codes):
-                self._builder.quantize(_is_sampled(x), x.tensor.cols, self._offsets[x], self._offsets[codes])
+                self._builder.quantize(_is_sampled(x), x.tensor.cols, self._offsets[x], self._memory.codes(codes))
             case SwiGluStage(x=x, cols=cols, out=out, codes=codes):
-                self._builder.swiglu(_is_sampled(x), cols, self._offsets[x], self._offset(out), self._offset(codes))
+                self._builder.swiglu(_is_sampled(x), cols, self._offsets[x], self._offset(out), self._codes(codes))
             case GatherStage(x=x, out=out):
                 self._builder.gather(x.tensor.cols, self._offsets[x], self._offsets[out])
 
     def _gated(self, stage: GatedStage) -> None:
         gate, up = self._store.id_of(stage.gate), self._store.id_of(stage.up)
-        self._builder.gated(self._offsets[stage.x], gate, up, self._offsets[stage.codes])
+        self._builder.gated(self._memory.codes(stage.x), gate, up, self._memory.codes(stage.codes))
 
     def _offset(self, buffer: Buffer | None) -> int | None:
         return None if buffer is None else self._offsets[buffer]
+
+    def _codes(self, buffer: Buffer | None) -> Codes | None:
+        return None if buffer is None else self._memory.codes(buffer)
 
     def _norm(self, stage: NormStage) -> None:
         self._builder.norm(
@@ -326,14 +358,14 @@ class _Recorder:
             self._store.id_of(stage.weight),
             stage.eps,
             self._offset(stage.out),
-            self._offset(stage.codes),
+            self._codes(stage.codes),
         )
 
     def _gemm(self, stage: GemmStage) -> None:
         self._builder.gemm(
             _is_sampled(stage.out),
             self._offset(stage.x),
-            self._offset(stage.codes),
+            self._codes(stage.codes),
             [self._store.id_of(weight) for weight in stage.weights],
             self._store.bias(stage.weights, stage.biases),
             self._offset(stage.residual),
@@ -364,7 +396,7 @@ class _Recorder:
             op.scale,
             op.window,
             self._offsets[stage.out],
-            self._offset(stage.codes),
+            self._codes(stage.codes),
         )
 
 
