@@ -79,7 +79,7 @@ class Replay:
     def submit(self, request: Request) -> TokenStream:
         return self
 
-    def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
         """Nothing runs."""
 
     async def __aiter__(self) -> AsyncIterator[tuple[TokenEvent, ...]]:

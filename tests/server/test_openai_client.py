@@ -92,13 +92,16 @@ def test_log_probabilities_fit_the_tokens(client: openai.OpenAI) -> None:
         assert token.logprob <= 0
 
 
-def test_a_stop_string_ends_the_answer_before_itself(client: openai.OpenAI) -> None:
+def test_a_stop_string_ends_the_answer_before_itself(client: openai.OpenAI, server: ServerProcess) -> None:
+    aborted_before = server.metric("tailrace_requests_aborted_total")
     whole = client.completions.create(model=MODEL, prompt="1, 2, 3, 4,", temperature=0, max_tokens=24)
     cut = client.completions.create(model=MODEL, prompt="1, 2, 3, 4,", temperature=0, max_tokens=24, stop=[", 8"])
 
     assert ", 8" in whole.choices[0].text
     assert cut.choices[0].text == whole.choices[0].text.split(", 8")[0]
     assert cut.choices[0].finish_reason == "stop"
+    wait_for_idle(server)
+    assert server.metric("tailrace_requests_aborted_total") == aborted_before
 
 
 def test_many_clients_at_once_get_what_each_would_get_alone(client: openai.OpenAI) -> None:

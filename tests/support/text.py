@@ -108,6 +108,7 @@ class ScriptedEngine:
     refusal: Exception | None = None
     submitted: list[Request] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)  # aborted because their text was complete
 
     def submit(self, request: Request) -> "_ScriptedStream":
         if self.refusal is not None and len(self.submitted) == self.refuse_after:
@@ -115,8 +116,8 @@ class ScriptedEngine:
         self.submitted.append(request)
         return _ScriptedStream(self.script(request))
 
-    def abort(self, request_id: str) -> None:
-        self.aborted.append(request_id)
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
+        (self.stopped if reason is FinishReason.STOP else self.aborted).append(request_id)
 
 
 class _ScriptedStream:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from tailrace.types import Request, TokenEvent
+from tailrace.types import FinishReason, Request, TokenEvent
 
 __all__ = ["EngineClient", "TokenStream"]
 
@@ -28,6 +28,9 @@ class EngineClient(Protocol):
         """Queue a request. Raises ContextTooLong, Overloaded, UnavailableError. Call from the event loop's thread."""
         ...
 
-    def abort(self, request_id: str) -> None:
-        """End a request in whatever phase it is; unknown or ended ones are ignored."""
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
+        """End a request in whatever phase it is; unknown or ended ones are ignored.
+
+        `reason` is what its record says: STOP when the answer is complete because its text says so.
+        """
         ...

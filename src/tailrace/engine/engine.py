@@ -83,7 +83,7 @@ class Engine:
                 self._live.add(request.request_id)
             except RequestError as error:
                 refused.append(TokenEvent(request.request_id, None, finish_reason=FinishReason.ERROR, error=str(error)))
-        aborted = [self._scheduler.abort(request_id) for request_id in messages.aborts]
+        aborted = [self._scheduler.abort(request_id, reason) for request_id, reason in messages.aborts]
         self._deliver([*refused, *(event for event in aborted if event is not None)])
         for record in self._scheduler.drain_records():
             self._emit(record)

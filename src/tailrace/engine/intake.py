@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tailrace.errors import ContextTooLong, Overloaded
-from tailrace.types import Request
+from tailrace.types import FinishReason, Request
 
 __all__ = ["Intake", "IntakeConfig", "IntakeMessages"]
 
@@ -28,7 +28,7 @@ class IntakeMessages:
     """What arrived since the last look."""
 
     requests: tuple[Request, ...]
-    aborts: tuple[str, ...]
+    aborts: tuple[tuple[str, FinishReason], ...]
     is_closed: bool
 
 
@@ -38,7 +38,7 @@ class Intake:
         self._clock = clock
         self._changed = threading.Condition()
         self._requests: deque[Request] = deque()
-        self._aborts: deque[str] = deque()
+        self._aborts: deque[tuple[str, FinishReason]] = deque()
         self._queued: dict[str, int] = {}  # request id -> prompt tokens
         self._queued_tokens = 0
         self._drain_rate = _DrainRate()
@@ -54,9 +54,9 @@ class Intake:
             self._requests.append(replace(request, arrival_s=self._clock()))
             self._changed.notify()
 
-    def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
         with self._changed:
-            self._aborts.append(request_id)
+            self._aborts.append((request_id, reason))
             self._changed.notify()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from tailrace.engine.engine import Engine, Publish
 from tailrace.engine.intake import Intake
 from tailrace.engine.stream import StreamTable
 from tailrace.errors import UnavailableError
-from tailrace.types import Request
+from tailrace.types import FinishReason, Request
 
 __all__ = ["LocalEngine"]
 
@@ -57,8 +57,8 @@ class LocalEngine:
             raise
         return stream
 
-    def abort(self, request_id: str) -> None:
-        self._intake.abort(request_id)
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
+        self._intake.abort(request_id, reason)
 
     def close(self) -> None:
         """Stop the loop after the running step; requests that are still live end with an error."""

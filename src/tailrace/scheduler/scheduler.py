@@ -110,16 +110,16 @@ class Scheduler:
         self._live[request.request_id] = live
         self._queue.push(live)
 
-    def abort(self, request_id: str) -> TokenEvent | None:
-        """End a request in whatever phase it is; None when it is unknown or has ended.
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> TokenEvent | None:
+        """End a request in whatever phase it is, for `reason`; None when it is unknown or has ended.
 
         Its record ends at the latest time this scheduler has been told.
         """
         live = self._live.get(request_id)
         if live is None:
             return None
-        self._end(live, FinishReason.ABORT)
-        return TokenEvent(request_id, None, live.num_cached_tokens, FinishReason.ABORT)
+        self._end(live, reason)
+        return TokenEvent(request_id, None, live.num_cached_tokens, reason)
 
     def plan(self, now_s: float) -> StepPlan | None:
         """The next step; None when nothing runs or waits. Blocks pass from one request to another only here."""

@@ -79,7 +79,7 @@ class TextStream:
         delta = submitted.choice.feed(events)
         has_ended = delta is not None and delta.finish_reason is not None
         if has_ended and events[-1].finish_reason is None:  # by a stop string, of which the engine knows nothing
-            self._engine.abort(submitted.request_id)
+            self._engine.abort(submitted.request_id, FinishReason.STOP)
         return delta
 
     def _abort_unfinished(self) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.errors import ContextTooLong, Overloaded
-from tailrace.types import Request, SamplingParams
+from tailrace.types import FinishReason, Request, SamplingParams
 
 
 def request(name: str, num_tokens: int = 4) -> Request:
@@ -24,7 +24,7 @@ def test_requests_come_out_in_order_and_once() -> None:
     messages = inbox.take()
 
     assert [item.request_id for item in messages.requests] == ["a", "b"]
-    assert messages.aborts == ("a",)
+    assert messages.aborts == (("a", FinishReason.ABORT),)
     assert inbox.take().requests == ()
 
 

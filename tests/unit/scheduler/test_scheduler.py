@@ -249,6 +249,14 @@ def test_a_waiting_request_can_be_aborted() -> None:
     assert scheduler.plan(0.0) is None
 
 
+def test_a_request_whose_text_is_complete_is_recorded_as_stopped() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(make_request("a", [1], 9))
+    step(scheduler)
+    assert scheduler.abort("a", FinishReason.STOP) == TokenEvent("a", None, 0, FinishReason.STOP)
+    assert scheduler.drain_records()[0].finish_reason is FinishReason.STOP
+
+
 def test_a_request_can_be_aborted_while_its_step_runs() -> None:
     scheduler = make_scheduler()
     scheduler.add(make_request("a", [1]))

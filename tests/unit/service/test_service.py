@@ -129,14 +129,14 @@ async def test_a_stop_string_ends_the_engine_request() -> None:
     deltas = await _read(stream)
     assert (_text(deltas, 0), _text(deltas, 1)) == ("ab", "xyz")
     assert [delta.stop_reason for delta in deltas if delta.finish_reason] == [None, "cd"]
-    assert engine.aborted == ["r-0"]
+    assert (engine.stopped, engine.aborted) == (["r-0"], [])
     assert stream.usage.completion_tokens == 4 + 3
 
 
 async def test_a_stop_string_in_the_last_token_needs_no_abort() -> None:
     engine = _says(byte_level_tokenizer(), "abcd")
     await _read(await _service(engine).start(replace(_generation(), stop=("cd",))))
-    assert engine.aborted == []
+    assert (engine.stopped, engine.aborted) == ([], [])
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -196,7 +196,7 @@ class _Silent:
     def submit(self, request: Request) -> TokenStream:
         return self
 
-    def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
         self.is_aborted.set()
 
     async def __aiter__(self) -> AsyncIterator[tuple[TokenEvent, ...]]:
