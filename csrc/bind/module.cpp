@@ -9,6 +9,7 @@
 
 #include <stdexcept>
 
+#include "program/ceilings.h"
 #include "program/program.h"
 
 namespace nb = nanobind;
@@ -341,6 +342,12 @@ std::vector<std::string> isas() {
     return names;
 }
 
+std::pair<double, double> ceilings(const std::string& isa, int num_threads, size_t num_bytes) {
+    nb::gil_scoped_release release;
+    const Ceilings found = measure_ceilings(choose_isa(isa), num_threads, num_bytes);
+    return {found.read_bytes_per_s, found.dot_ops_per_s};
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -349,6 +356,7 @@ NB_MODULE(_native, module) {
     module.def("isas", &isas);
     module.def("choose_isa", [](const std::string& name) { return std::string(isa_name(choose_isa(name))); }, "name"_a);
     module.def("quantized_bytes", &quantized_bytes, "max_rows"_a, "cols"_a);
+    module.def("ceilings", &ceilings, "isa"_a, "num_threads"_a, "num_bytes"_a);
     module.def("uniform", &uniform, "seed"_a, "position"_a);
 
     nb::class_<Weights>(module, "Weights")

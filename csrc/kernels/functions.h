@@ -21,5 +21,7 @@ void attention_f32(const AttentionTask& task);
 int arg_max(const float* x, int n);
 float sum_exp(const float* x, int n, float max);
 void exp_scaled(const float* x, int n, float max, float temperature, float* out);
+float read_floats(const float* x, size_t n);
+int32_t dot_codes(int64_t count);
 
 }  // namespace tailrace::TAILRACE_ISA

@@ -330,4 +330,17 @@ void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int nu
     }
 }
 
+int32_t dot_codes(int64_t count) {
+    constexpr int kChains = 12;
+    const uint8_t zeros[64] = {};
+    const Bytes codes = load_bytes(zeros);
+    VecI s[kChains];
+    for (VecI& chain : s) chain = set1(int32_t{1});
+    for (int64_t i = 0; i < count; i += kChains) {
+        for (VecI& chain : s) chain = dot_q4(chain, codes, static_cast<int32_t>(i));
+    }
+    for (int k = 1; k < kChains; ++k) s[0] = s[0] + s[k];
+    return sum(s[0]);
+}
+
 }  // namespace tailrace::TAILRACE_ISA

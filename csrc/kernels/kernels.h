@@ -106,6 +106,10 @@ struct Kernels {
     float (*sum_exp)(const float* x, int n, float max);  // sum of exp(x - max)
     // out = exp((x - max) / temperature).
     void (*exp_scaled)(const float* x, int n, float max, float temperature, float* out);
+
+    // For measuring what the machine can do: the largest of n floats; the result of `count` dots of 64 codes each.
+    float (*read_floats)(const float* x, size_t n);
+    int32_t (*dot_codes)(int64_t count);
 };
 
 }  // namespace tailrace

@@ -35,12 +35,20 @@ from tailrace.ops.lowering import (
     RopeStage,
     Stage,
     SwiGluStage,
-    buffers_of,
+    lifetimes_of,
     lower,
 )
 from tailrace.ops.packed import PackedTensor
 
-__all__ = ["ISA_VARIABLE", "CpuBackend", "CpuExecutable", "KvFormat", "supported_isas"]
+__all__ = [
+    "ISA_VARIABLE",
+    "Ceilings",
+    "CpuBackend",
+    "CpuExecutable",
+    "KvFormat",
+    "measure_ceilings",
+    "supported_isas",
+]
 
 ISA_VARIABLE = "TAILRACE_CPU_ISA"
 
@@ -51,6 +59,19 @@ Codes = tuple[int, int | None]  # where quantised rows lie: shared offset, offse
 def supported_isas() -> list[str]:
     """The instruction sets that this machine runs, best first: avx512bf16, avx512vnni, avx2, portable."""
     return _native.isas()
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What the machine does at best."""
+
+    read_bytes_per_s: float
+    dot_ops_per_s: float  # int8 multiplies and adds
+
+
+def measure_ceilings(num_threads: int, num_bytes: int, isa: str = "") -> Ceilings:
+    """Read `num_bytes` from memory and multiply without touching it, on all threads at once; the best of some tries."""
+    return Ceilings(*_native.ceilings(isa, num_threads, num_bytes))
 
 
 class CpuBackend:
@@ -118,6 +139,7 @@ class CpuExecutable:
             recorder.record(stage)
         embeddings = min((op.table.shape[0] for op in program.ops if isinstance(op, Embed)), default=0)
         native.finish(memory.shared[Buffer(program.logits, "float")], program.logits.cols, embeddings)
+        self._stages = stages
         self._weight_bytes = store.packed.num_bytes
         self._kv_bytes_per_block = native.block_bytes
         self._native: _native.Program | None = native
@@ -160,6 +182,10 @@ class CpuExecutable:
         except ValueError as error:
             raise EngineError(f"the cpu back end refused a step: {error}") from error
         return self._program.logits()[: len(step.sample_rows)]
+
+    def profile(self, step: StepInputs) -> list[tuple[Stage, float]]:
+        """Compute a step without drawing; the seconds that each stage took, in order."""
+        return list(zip(self._stages, self._program.profile(_native_step(step)), strict=True))
 
     def copy_block(self, source: int, target: int, num_tokens: int) -> None:
         """Copy the first `num_tokens` rows of a block to another, in every cache."""
@@ -268,7 +294,7 @@ class _Memory:
     @classmethod
     def plan(cls, stages: Sequence[Stage], limits: Limits) -> "_Memory":
         """Buffers that are never alive together share memory."""
-        lifetimes = _lifetimes(stages)
+        lifetimes = lifetimes_of(stages)
         shared, shared_bytes = _place({buffer: _num_bytes(buffer, limits) for buffer in lifetimes}, lifetimes)
         normed = [stage.codes for stage in stages if isinstance(stage, NormStage) and stage.codes is not None]
         sizes = {buffer: _native.quantized_bytes(_native.PRIVATE_ROWS, buffer.tensor.cols) for buffer in normed}
@@ -277,18 +303,6 @@ class _Memory:
 
     def codes(self, buffer: Buffer) -> Codes:
         return self.shared[buffer], self.private.get(buffer)
-
-
-def _lifetimes(stages: Sequence[Stage]) -> dict[Buffer, tuple[int, int]]:
-    """First and last stage of each buffer. Logits outlive the last stage: nothing is written behind them."""
-    lifetimes: dict[Buffer, tuple[int, int]] = {}
-    for index, stage in enumerate(stages):
-        # A thread may be a stage ahead of one that still norms or turns: see Stage::has_barrier.
-        last = index + 1 if isinstance(stage, NormStage | RopeStage) else index
-        for buffer in buffers_of(stage):
-            first, previous = lifetimes.get(buffer, (index, last))
-            lifetimes[buffer] = first, max(previous, last)
-    return lifetimes
 
 
 def _place(sizes: Mapping[Buffer, int], lifetimes: Mapping[Buffer, tuple[int, int]]) -> tuple[dict[Buffer, int], int]:

@@ -4,7 +4,7 @@ Knows shapes and weight formats only; nothing here touches an array.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -40,6 +40,7 @@ __all__ = [
     "Stage",
     "SwiGluStage",
     "buffers_of",
+    "lifetimes_of",
     "lower",
 ]
 
@@ -154,6 +155,18 @@ def buffers_of(stage: Stage) -> tuple[Buffer, ...]:
     """Every buffer a stage reads or writes."""
     values = (getattr(stage, field.name) for field in fields(stage))
     return tuple(value for value in values if isinstance(value, Buffer))
+
+
+def lifetimes_of(stages: Sequence[Stage]) -> dict[Buffer, tuple[int, int]]:
+    """First and last stage of each buffer. Logits outlive the last stage: nothing is written behind them."""
+    lifetimes: dict[Buffer, tuple[int, int]] = {}
+    for index, stage in enumerate(stages):
+        # A thread may be a stage ahead of one that still norms or turns: see Stage::has_barrier.
+        last = index + 1 if isinstance(stage, NormStage | RopeStage) else index
+        for buffer in buffers_of(stage):
+            first, previous = lifetimes.get(buffer, (index, last))
+            lifetimes[buffer] = first, max(previous, last)
+    return lifetimes
 
 
 def lower(program: Program, formats: Mapping[str, KernelFormat]) -> tuple[Stage, ...]:

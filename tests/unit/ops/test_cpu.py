@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tailrace.errors import EngineError, SetupError
 from tailrace.models.registry import build_program
 from tailrace.ops.api import Limits, StepInputs
-from tailrace.ops.cpu import ISA_VARIABLE, CpuBackend, CpuExecutable, supported_isas
+from tailrace.ops.cpu import ISA_VARIABLE, CpuBackend, CpuExecutable, measure_ceilings, supported_isas
 from tailrace.ops.packed import PackedTensor, quantize_int4
 from tests.support.steps import Part, limits, sampling, step, teacher_forced
 from tests.support.tiny import CONFIGS, random_ids, random_weights
@@ -182,6 +182,24 @@ def test_the_environment_chooses_the_instruction_set(monkeypatch: pytest.MonkeyP
 
 def test_the_portable_kernels_are_always_there() -> None:
     assert supported_isas()[-1] == "portable"
+
+
+def test_a_profile_times_every_stage_and_computes_the_step() -> None:
+    executable, ids = load(), random_ids(CONFIG, 20)
+    profile = executable.profile(step(LIMITS, Part(0, 0, ids[:19])))
+    after = executable.logits(step(LIMITS, Part(0, 19, ids[19:]))).copy()
+
+    assert len(profile) > 5 * CONFIG.num_layers
+    assert all(seconds >= 0 for _, seconds in profile)
+    assert np.array_equal(after, teacher_forced(executable, LIMITS, ids, chunk_tokens=20, slot=1)[19:])
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+def test_ceilings_are_measured_on_every_instruction_set(isa: str) -> None:
+    ceilings = measure_ceilings(num_threads=2, num_bytes=2**20, isa=isa)
+
+    assert ceilings.read_bytes_per_s > 0
+    assert ceilings.dot_ops_per_s > 0
 
 
 def test_an_idle_executable_burns_no_time() -> None:
