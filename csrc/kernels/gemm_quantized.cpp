@@ -294,7 +294,6 @@ void all_rows(const Block& block, const Tile* tiles, ptrdiff_t ahead, const Gemm
         up_to_rows<W, C, R>(left < R ? left : R, block.x, block.first_row + row, tiles, ahead, out);
         ahead = 0;
     }
-    fine_groups<W, C>(block, tiles, out);
 }
 
 // Few rows take one tile after the other, a single stream from memory; for one row the processor foresees it by itself.
@@ -302,15 +301,22 @@ void all_rows(const Block& block, const Tile* tiles, ptrdiff_t ahead, const Gemm
 template <class W>
 void multiply(const Block& block, const Tile* tiles, int num_tiles, const GemmOutput& out) {
     constexpr int kManyRows = 60;
-    constexpr ptrdiff_t kAhead = 4096;
+    const ptrdiff_t ahead = block.num_rows > 1 ? 4096 : 0;
     int t = 0;
-    if (block.num_rows >= kManyRows) {
-        for (; t + 2 <= num_tiles; t += 2) {
-            const ptrdiff_t ahead = t + 4 <= num_tiles ? tiles[t + 2].data - tiles[t].data : 0;
-            all_rows<W, 2, kPairRows>(block, tiles + t, ahead, out);
+    for (; t + 2 <= num_tiles; t += 2) {
+        if (block.num_rows >= kManyRows) {
+            const ptrdiff_t next = t + 4 <= num_tiles ? tiles[t + 2].data - tiles[t].data : 0;
+            all_rows<W, 2, kPairRows>(block, tiles + t, next, out);
+        } else {
+            all_rows<W, 1, kRows>(block, tiles + t, ahead, out);
+            all_rows<W, 1, kRows>(block, tiles + t + 1, ahead, out);
         }
+        fine_groups<W, 2>(block, tiles + t, out);
     }
-    for (; t < num_tiles; ++t) all_rows<W, 1, kRows>(block, tiles + t, block.num_rows > 1 ? kAhead : 0, out);
+    if (t < num_tiles) {
+        all_rows<W, 1, kRows>(block, tiles + t, ahead, out);
+        fine_groups<W, 1>(block, tiles + t, out);
+    }
 }
 
 }  // namespace

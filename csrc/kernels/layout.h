@@ -68,7 +68,7 @@ constexpr size_t tile_bytes(Format format, size_t inputs) {
 //     values  [8][D][2 positions]        a sum over positions, sixteen dimensions side by side
 //
 // in bfloat16, or the same with the pair split into two float32 vectors [..][2][16]. D is head_dim rounded up to 16.
-// A block holds all caches: for each cache, [block_tokens/16][KV heads][keys, values].
+// A block holds all caches: for each cache, [KV heads][block_tokens/16][keys, values].
 constexpr int padded_head(int head_dim) {
     return (head_dim + 15) / 16 * 16;
 }

@@ -39,19 +39,18 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
     const int groups = limits.block_tokens / kKeyGroup;
     size_t scratch = size_t{kRowChunk} * 2 * GatedStage::kOutputs * sizeof(float);
     for (const CacheShape& shape : caches) {
-        const size_t head_bytes = 2 * kv_tile_bytes(shape.head_dim, is_half_cache ? 2 : 4);
-        const size_t group_bytes = head_bytes * shape.num_kv_heads;
+        const size_t tile_bytes = 2 * kv_tile_bytes(shape.head_dim, is_half_cache ? 2 : 4);
         caches_.push_back(
-            {nullptr, 0, group_bytes, head_bytes, groups, shape.num_kv_heads, shape.head_dim, is_half_cache});
+            {nullptr, 0, tile_bytes, tile_bytes * groups, groups, shape.num_kv_heads, shape.head_dim, is_half_cache});
         scratch = std::max(scratch, attention_scratch_bytes(shape.head_dim));
-        block_bytes_ += group_bytes * groups;
+        block_bytes_ += tile_bytes * groups * shape.num_kv_heads;
     }
     pool_ = Memory(block_bytes_ * limits.num_blocks);
     uint8_t* first = pool_.data();
     for (CacheView& cache : caches_) {
         cache.pool = first;
         cache.block_stride = block_bytes_;
-        first += cache.group_stride * groups;
+        first += cache.head_stride * cache.num_kv_heads;
     }
     const size_t columns = activation_bytes / std::max(limits.max_tokens, 1);  // no row of any buffer is longer
     for (int thread = 0; thread < limits.num_threads; ++thread) {
@@ -190,8 +189,10 @@ void Program::copy_block(int source, int target, int num_tokens) {
     if (source == target) return;
     const size_t groups = (num_tokens + kKeyGroup - 1) / kKeyGroup;
     for (const CacheView& cache : caches_) {
-        std::memcpy(cache.pool + target * block_bytes_, cache.pool + source * block_bytes_,
-                    groups * cache.group_stride);
+        for (int head = 0; head < cache.num_kv_heads; ++head) {
+            uint8_t* first = cache.pool + head * cache.head_stride;
+            std::memcpy(first + target * block_bytes_, first + source * block_bytes_, groups * cache.group_stride);
+        }
     }
 }
 

@@ -164,7 +164,9 @@ void GemmStage::run(const Worker& worker) const {
         run_tiles(worker, 0, num_rows, 2 * first, std::min(2 * last, num_tiles));
         return;
     }
-    const int chunk = std::clamp(num_tiles / (worker.team.size() * 8), 1, 4) * 2;
+    // Small enough that threads end together, large enough that taking one costs nothing.
+    const int least = num_rows > 12 ? 2 : 4;
+    const int chunk = std::clamp(num_tiles / (worker.team.size() * 16) / 2 * 2, least, 8);
     const int tile_chunks = (num_tiles + chunk - 1) / chunk;
     const int row_chunks = (num_rows + kRowChunk - 1) / kRowChunk;
     for (int piece = worker.team.claim(); piece < tile_chunks * row_chunks; piece = worker.team.claim()) {
