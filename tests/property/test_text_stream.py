@@ -144,6 +144,24 @@ def test_the_whole_answer_is_the_decoded_text_up_to_a_stop_string(case: Case) ->
         assert num_tokens == len(case.token_ids)
 
 
+def place_in_text(raw: bytes, cut: int) -> int:
+    """How many characters there are before byte `cut`; one that the cut goes through is not before it."""
+    before, behind = (part.decode("utf-8", "replace") for part in (raw[:cut], raw[cut:]))
+    return len(before) - (before + behind != raw.decode("utf-8", "replace"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases())
+def test_every_token_tells_its_place_in_the_text(case: Case) -> None:
+    logprobs = streamed(case, [1] * len(case.token_ids))[0].logprobs[: len(case.text_ids)]
+    hidden = case.tokenizer.vocabulary.control if case.skip_special_tokens else frozenset[int]()
+    parts = [b"" if entry.token_id in hidden else entry.raw for entry in logprobs]
+    raw = b"".join([b"" if i in hidden else case.tokenizer.token_bytes(i) for i in case.text_ids])
+    for place, entry in enumerate(logprobs):
+        if parts[place]:
+            assert entry.offset == place_in_text(raw, len(b"".join(parts[:place])))
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_nothing_is_held_that_could_not_become_a_stop_string(data: st.DataObject) -> None:

@@ -69,13 +69,18 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class TextLogprob:
-    """The log probability of one token with the text it stands for; `top` are the best alternatives."""
+    """The log probability of one token with the text it stands for; `top` are the best alternatives.
+
+    `offset` is the number of characters of the choice, an echoed prompt not counted, in front of the token's own text.
+    Tokens that are parts of one character have the offset of that character.
+    """
 
     token_id: int
     token: str
     raw: bytes
     logprob: float
     top: tuple["TextLogprob", ...] = ()
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

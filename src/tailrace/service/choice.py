@@ -5,14 +5,14 @@ text that it stands for: while text is held back, so are they.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.service.detokenize import Detokenizer, TokenTexts
 from tailrace.service.stop import StopMatcher, StopStrings
 from tailrace.service.vocabulary import Vocabulary
-from tailrace.types import FinishReason, TokenEvent, TokenLogprob
+from tailrace.types import FinishReason, TokenEvent
 
 __all__ = ["Choice", "ChoiceRules"]
 
@@ -58,8 +58,10 @@ class Choice:
         self.num_cached_tokens = event.num_cached_tokens
         # The token that ends an answer is not part of its text.
         is_hidden = event.finish_reason is FinishReason.STOP and not self._rules.include_stop
-        text = "" if is_hidden else self._detokenizer.feed(token_id)
-        self._ledger.enter(event, token_id, len(text), is_unfinished=self._detokenizer.is_holding)
+        detokenizer = self._detokenizer
+        text = "" if is_hidden else detokenizer.feed(token_id)
+        num_before = 0 if is_hidden else detokenizer.num_broken_off
+        self._ledger.enter(event, token_id, num_before, len(text), is_unfinished=detokenizer.is_holding)
         return self._certain(text)
 
     def _certain(self, text: str) -> str:
@@ -99,23 +101,35 @@ class Choice:
 _Tokens = tuple[tuple[int, ...], tuple[TextLogprob, ...]]  # ids and their log probabilities
 
 
+@dataclass(slots=True)
+class _Entry:
+    """A token, and where its text begins and ends in the text of the choice."""
+
+    start: int
+    end: int
+    token_id: int
+    event: TokenEvent
+
+
 class _Ledger:
-    """Tokens whose text has not all been given out, each with the place in the text where it ends."""
+    """Tokens whose text has not all been given out, each with its place in the text."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.emitted = 0  # characters given out
         self._decoded = 0  # characters that the tokens so far stand for
         self._taken = 0  # where the last token that was taken ends
         self._vocabulary = vocabulary
-        self._entries: deque[tuple[int, int, TokenEvent]] = deque()
+        self._entries: deque[_Entry] = deque()
 
-    def enter(self, event: TokenEvent, token_id: int, num_chars: int, *, is_unfinished: bool) -> None:
+    def enter(self, event: TokenEvent, token_id: int, num_before: int, num_chars: int, *, is_unfinished: bool) -> None:
+        """A token that made `num_chars` characters, of which the first `num_before` are of the tokens before it."""
+        start = self._decoded + num_before
         self._decoded += num_chars
-        self._entries.append((self._decoded + is_unfinished, token_id, event))
+        self._entries.append(_Entry(start, self._decoded + is_unfinished, token_id, event))
 
     @property
     def is_due(self) -> bool:
-        return bool(self._entries) and self._entries[0][0] <= self.emitted
+        return bool(self._entries) and self._entries[0].end <= self.emitted
 
     def take_due(self) -> _Tokens:
         """The tokens whose text is out."""
@@ -125,33 +139,31 @@ class _Ledger:
         """The tokens whose text is out, and the one whose text is out in part."""
         begun = self._pop_due()
         if self._entries and self._taken < self.emitted:
-            begun.append(self._entries[0][1:])
+            begun.append(self._entries[0])
         return self._tokens(begun)
 
     def take_all(self) -> _Tokens:
-        return self._tokens([entry[1:] for entry in self._entries])
+        return self._tokens(self._entries)
 
-    def _pop_due(self) -> list[tuple[int, TokenEvent]]:
+    def _pop_due(self) -> list[_Entry]:
         due = []
-        while self._entries and self._entries[0][0] <= self.emitted:
-            self._taken, *_ = entry = self._entries.popleft()
-            due.append(entry[1:])
+        while self.is_due:
+            due.append(self._entries.popleft())
+            self._taken = due[-1].end
         return due
 
-    def _tokens(self, events: Sequence[tuple[int, TokenEvent]]) -> _Tokens:
-        ids = tuple([token_id for token_id, _ in events])
-        logprobs = [
-            self._text_logprob(token_id, event.logprob, event.top_logprobs)
-            for token_id, event in events
-            if event.logprob is not None
-        ]
-        return ids, tuple(logprobs)
-
-    def _text_logprob(self, token_id: int, logprob: float, top: Sequence[TokenLogprob] = ()) -> TextLogprob:
-        return TextLogprob(
-            token_id,
-            self._vocabulary.token_text(token_id),
-            self._vocabulary.token_bytes(token_id),
-            logprob,
-            tuple([self._text_logprob(other.token_id, other.logprob) for other in top]),
+    def _tokens(self, entries: Collection[_Entry]) -> _Tokens:
+        ids = tuple([entry.token_id for entry in entries])
+        return ids, tuple(
+            [self._logprob(entry, entry.event.logprob) for entry in entries if entry.event.logprob is not None]
         )
+
+    def _logprob(self, entry: _Entry, logprob: float) -> TextLogprob:
+        top = [self._text_logprob(other.token_id, other.logprob, entry.start) for other in entry.event.top_logprobs]
+        return self._text_logprob(entry.token_id, logprob, entry.start, tuple(top))
+
+    def _text_logprob(
+        self, token_id: int, logprob: float, offset: int, top: tuple[TextLogprob, ...] = ()
+    ) -> TextLogprob:
+        text, raw = self._vocabulary.token_text(token_id), self._vocabulary.token_bytes(token_id)
+        return TextLogprob(token_id, text, raw, logprob, top, offset)

@@ -37,13 +37,15 @@ class Detokenizer:
     """The text of one sequence. Bytes of an unfinished character wait until it is complete or cannot be.
 
     `at_start` says that no text comes before this sequence: then the leading space that some vocabularies put on the
-    first word is dropped.
+    first word is dropped. `num_broken_off` is how many characters of the last token's text belong to the tokens before:
+    1 where it ended an unfinished character instead of going on with it.
     """
 
     def __init__(self, texts: TokenTexts, *, at_start: bool = False) -> None:
         self._texts = texts
         self._drops_space = at_start and texts.vocabulary.strips_leading_space
         self._pending = b""
+        self.num_broken_off = 0
 
     @property
     def is_holding(self) -> bool:
@@ -53,10 +55,9 @@ class Detokenizer:
     def feed(self, token_id: int) -> str:
         """The text that this token completes."""
         text = self._texts.text(token_id)
+        self.num_broken_off = 0
         if text is None or self._pending:
-            raw = self._pending + self._texts.raw(token_id)
-            text, consumed = utf_8_decode(raw, "replace", False)
-            self._pending = raw[consumed:]
+            text = self._complete(self._texts.raw(token_id))
         return self._without_first_space(text) if self._drops_space else text
 
     def finish(self) -> str:
@@ -65,6 +66,24 @@ class Detokenizer:
         self._pending = b""
         return text
 
+    def _complete(self, raw: bytes) -> str:
+        self.num_broken_off = int(_is_broken_off(self._pending, raw))
+        joined = self._pending + raw
+        text, consumed = utf_8_decode(joined, "replace", False)
+        self._pending = joined[consumed:]
+        return text
+
     def _without_first_space(self, text: str) -> str:
         self._drops_space = not text
         return text.removeprefix(" ")
+
+
+def _is_broken_off(pending: bytes, raw: bytes) -> bool:
+    """Whether the unfinished character `pending` cannot go on with what follows."""
+    if not pending:
+        return False
+    try:
+        utf_8_decode(pending + raw[:1], "strict", False)
+    except UnicodeDecodeError:
+        return True
+    return False

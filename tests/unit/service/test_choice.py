@@ -193,3 +193,52 @@ def test_cached_tokens_are_remembered(tokenizer: Tokenizer) -> None:
     choice = Choice(0, _rules(tokenizer))
     choice.feed(events_of(_ids(tokenizer, "a")))
     assert choice.num_cached_tokens == 3
+
+
+def _offsets(deltas: Sequence[ChoiceDelta]) -> list[int]:
+    return [logprob.offset for delta in deltas for logprob in delta.logprobs]
+
+
+def _token_of(tokenizer: Tokenizer, raw: bytes) -> int:
+    return next(i for i in range(tokenizer.vocab_size) if tokenizer.token_bytes(i) == raw)
+
+
+def _both_ways(tokenizer: Tokenizer, ids: Sequence[int], stop: Sequence[str] = ()) -> list[int]:
+    """The offsets of an answer, which must be the same in one piece and token by token."""
+    events = events_of(ids, with_logprobs=True)
+    whole = Choice(0, _rules(tokenizer, stop)).feed(events)
+    assert whole is not None
+    streamed = _offsets(_deltas(Choice(0, _rules(tokenizer, stop)), events))
+    assert streamed == _offsets([whole])
+    return streamed
+
+
+def test_a_token_tells_how_much_text_is_in_front_of_it(tokenizer: Tokenizer) -> None:
+    hello = _token_of(tokenizer, b"hello")
+    assert _both_ways(tokenizer, [*_ids(tokenizer, "ab"), hello, *_ids(tokenizer, "c")]) == [0, 1, 2, 7]
+
+
+def test_alternatives_have_the_place_of_the_token_they_stand_beside(tokenizer: Tokenizer) -> None:
+    a, b = _ids(tokenizer, "ab")
+    events = [TokenEvent("r", a), TokenEvent("r", b, logprob=-1.0, top_logprobs=(TokenLogprob(a, -0.5),))]
+    delta = Choice(0, _rules(tokenizer)).feed(events)
+    assert delta is not None
+    assert [other.offset for other in delta.logprobs[0].top] == [1]
+
+
+def test_parts_of_one_character_share_its_place(tokenizer: Tokenizer) -> None:
+    parts = [_token_of(tokenizer, raw) for raw in (b"\xf0\x9f", b"\x98", b"\x80!")]
+    assert _both_ways(tokenizer, [*_ids(tokenizer, "a"), *parts, *_ids(tokenizer, "b")]) == [0, 1, 1, 1, 3]
+
+
+def test_text_behind_a_character_that_never_ends_begins_after_its_replacement(tokenizer: Tokenizer) -> None:
+    a, b = _ids(tokenizer, "ab")
+    assert _both_ways(tokenizer, [a, _token_of(tokenizer, b"\xf0\x9f"), b, a]) == [0, 1, 2, 3]
+
+
+def test_hidden_tokens_take_no_place(tokenizer: Tokenizer) -> None:
+    assert _both_ways(tokenizer, [0, *_ids(tokenizer, "ab"), 0, *_ids(tokenizer, "c")]) == [0, 0, 1, 2, 2]
+
+
+def test_places_do_not_depend_on_what_a_stop_string_holds_back(tokenizer: Tokenizer) -> None:
+    assert _both_ways(tokenizer, _ids(tokenizer, "abcabd"), ["abd"]) == [0, 1, 2]
