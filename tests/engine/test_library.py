@@ -1,13 +1,17 @@
 """`from tailrace import Engine`: blocking, streaming, async, and the lines that the README shows."""
 
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tailrace import Engine, EngineConfig
-from tailrace.errors import ContextTooLong, InvalidRequest
+from tailrace.errors import ContextTooLong, EngineError, InvalidRequest, UnavailableError
 from tailrace.types import FinishReason
 
 CHAT = [{"role": "user", "content": "Name the capital city of France."}]
@@ -21,7 +25,8 @@ def engine() -> Iterator[Engine]:
 
 
 def test_a_batch_comes_back_in_order(engine: Engine) -> None:
-    counting, chat = engine.generate(["1, 2, 3, 4,", CHAT], max_tokens=12, temperature=0.0)
+    prompts: list[str | list[dict[str, str]]] = ["1, 2, 3, 4,", CHAT]
+    counting, chat = engine.generate(prompts, max_tokens=12, temperature=0.0)
 
     assert counting.text.startswith(" 5, 6, 7,")
     assert counting.finish_reason is FinishReason.LENGTH
@@ -71,6 +76,84 @@ def test_what_cannot_run_is_refused_when_asked_for(engine: Engine) -> None:
         engine.stream("word " * 600)
     with pytest.raises(InvalidRequest):
         engine.stream("")
+
+
+def test_a_chat_alone_is_a_batch_of_one_too(engine: Engine) -> None:
+    assert [answer.text for answer in engine.generate(CHAT, temperature=0.0)] == [ANSWER]
+    assert engine.generate([]) == []
+
+
+def test_a_bias_is_a_mapping(engine: Engine) -> None:
+    (plain,) = engine.generate("1, 2, 3, 4,", max_tokens=1, temperature=0.0)
+    (forbidden,) = engine.generate(
+        "1, 2, 3, 4,", max_tokens=1, temperature=0.0, logit_bias={plain.token_ids[0]: -100.0}
+    )
+    assert forbidden.token_ids != plain.token_ids
+
+
+def small_engine(max_queued: int = 8) -> Engine:
+    return Engine(
+        config=EngineConfig(max_model_tokens=256, kv_memory_bytes=32 << 20, max_running=4, max_queued=max_queued)
+    )
+
+
+def test_a_batch_larger_than_the_queue_waits_its_turn() -> None:
+    with small_engine(max_queued=8) as engine:
+        answers = engine.generate([f"{number}," for number in range(40)], max_tokens=2)
+        assert len(answers) == 40
+
+
+def test_a_bad_prompt_in_a_batch_leaves_nothing_behind() -> None:
+    with small_engine() as engine:
+        with pytest.raises(InvalidRequest):
+            engine.generate(["Go on:", ""], ignore_eos=True)
+        assert engine.generate([CHAT], temperature=0.0)[0].text == ANSWER
+        assert engine.num_requests == 0
+
+
+def test_leaving_a_stream_stops_its_work() -> None:
+    with small_engine() as engine:
+        for _ in engine.stream("Go on:", ignore_eos=True):
+            break
+        assert engine.generate([CHAT], temperature=0.0)[0].text == ANSWER
+        assert engine.num_requests == 0
+
+
+def test_closing_ends_what_other_threads_wait_for() -> None:
+    engine = small_engine()
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(engine.generate, "Go on:", ignore_eos=True) for _ in range(3)]
+        while engine.num_requests == 0:
+            time.sleep(0.001)
+        engine.close()
+        errors = [answer.exception(timeout=20) for answer in waiting]
+    assert all(isinstance(error, (EngineError, UnavailableError)) for error in errors)
+
+
+def test_a_closed_engine_says_so() -> None:
+    engine = small_engine()
+    stream = engine.stream("Go on:", ignore_eos=True)
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        engine.generate("Go on:")
+    with pytest.raises(EngineError, match="closed"):
+        next(iter(stream))
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["engine.generate('Once', max_tokens=2)", "next(iter(engine.stream('Once', ignore_eos=True, max_tokens=4000)))"],
+)
+def test_a_program_that_forgets_to_close_ends_cleanly(ending: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", f"from tailrace import Engine\nengine = Engine()\n{ending}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_closing_twice_is_harmless() -> None:

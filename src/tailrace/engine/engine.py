@@ -99,6 +99,7 @@ class Engine:
         self._publish(events)
 
     def _fail_all(self, message: str) -> None:
+        self._intake.close()  # first: whoever comes from now on is refused and not forgotten
         waiting = [request.request_id for request in self._intake.take().requests]
         self._deliver(
             [

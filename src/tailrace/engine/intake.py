@@ -10,10 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tailrace.errors import ContextTooLong, Overloaded
+from tailrace.errors import ContextTooLong, Overloaded, UnavailableError
 from tailrace.types import FinishReason, Request
 
 __all__ = ["Intake", "IntakeConfig", "IntakeMessages"]
+
+_SMOOTHING = 0.1
+_MIN_RETRY_S, _MAX_RETRY_S = 1.0, 60.0  # beyond a minute clients do not heed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,11 @@ class Intake:
         self._is_closed = False
 
     def submit(self, request: Request) -> None:
-        """Queue a request, which arrives now. Raises ContextTooLong, Overloaded."""
+        """Queue a request, which arrives now. Raises ContextTooLong, Overloaded, UnavailableError."""
         self._check_length(request)
         with self._changed:
+            if self._is_closed:
+                raise UnavailableError("the engine has stopped and takes no more requests")
             self._check_room(request)
             self._queued[request.request_id] = request.num_prompt_tokens
             self._queued_tokens += request.num_prompt_tokens
@@ -60,6 +65,7 @@ class Intake:
             self._changed.notify()
 
     def close(self) -> None:
+        """Take no more requests; what is inside can still be taken out."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -83,7 +89,7 @@ class Intake:
             num_tokens = self._queued.pop(request_id, None)
             if num_tokens is not None:
                 self._queued_tokens -= num_tokens
-                self._drain_rate.count(now_s)
+                self._drain_rate.count(now_s, is_last=not self._queued)
 
     @property
     def num_queued(self) -> int:
@@ -110,16 +116,17 @@ class Intake:
 
 
 class _DrainRate:
-    """How fast requests leave the queue: an average over the last departures, for `Retry-After`."""
+    """How fast requests leave the queue while others wait behind them, for `Retry-After`. Idle time does not count."""
 
     def __init__(self) -> None:
-        self._times_s: deque[float] = deque(maxlen=32)
+        self._gap_s: float | None = None  # between departures, smoothed
+        self._last_s: float | None = None  # of the latest departure, while the queue is not empty
 
-    def count(self, now_s: float) -> None:
-        self._times_s.append(now_s)
+    def count(self, now_s: float, *, is_last: bool) -> None:
+        if self._last_s is not None:
+            gap_s = now_s - self._last_s
+            self._gap_s = gap_s if self._gap_s is None else self._gap_s + _SMOOTHING * (gap_s - self._gap_s)
+        self._last_s = None if is_last else now_s
 
     def seconds_for(self, num_requests: int) -> float:
-        if len(self._times_s) < 2:
-            return 1.0
-        gap_s = (self._times_s[-1] - self._times_s[0]) / (len(self._times_s) - 1)
-        return max(1.0, gap_s * num_requests)
+        return min(max((self._gap_s or 0.0) * num_requests, _MIN_RETRY_S), _MAX_RETRY_S)

@@ -8,7 +8,6 @@ from tailrace.engine.client import TokenStream
 from tailrace.engine.engine import Engine, Publish
 from tailrace.engine.intake import Intake
 from tailrace.engine.stream import StreamTable
-from tailrace.errors import UnavailableError
 from tailrace.types import FinishReason, Request
 
 __all__ = ["LocalEngine"]
@@ -46,9 +45,12 @@ class LocalEngine:
     def max_model_tokens(self) -> int:
         return self._max_model_tokens
 
+    @property
+    def num_requests(self) -> int:
+        """Requests that were submitted and have not ended."""
+        return self._streams.num_open
+
     def submit(self, request: Request) -> TokenStream:
-        if not self.is_ready:
-            raise UnavailableError("the engine has stopped; restart the server and look at its log")
         stream = self._streams.open(request.request_id)
         try:
             self._intake.submit(request)

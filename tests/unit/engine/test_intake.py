@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from tailrace.engine.intake import Intake, IntakeConfig
-from tailrace.errors import ContextTooLong, Overloaded
+from tailrace.errors import ContextTooLong, Overloaded, UnavailableError
 from tailrace.types import FinishReason, Request, SamplingParams
 
 
@@ -71,18 +71,49 @@ def test_leaving_the_queue_twice_counts_once() -> None:
         inbox.submit(request("c"))
 
 
+def refused_for_s(inbox: Intake) -> float:
+    """Fill the queue; what the next one is told."""
+    with pytest.raises(Overloaded) as refusal:  # noqa: PT012  (which of them is refused first does not matter)
+        for number in range(100):
+            inbox.submit(request(f"waiting-{number}"))
+    return refusal.value.retry_after_s
+
+
 def test_retry_after_is_the_time_the_queue_needs_at_its_own_pace() -> None:
     inbox = intake(max_queued=4)
-    for number in range(5):  # one departure every two seconds
-        inbox.submit(request(f"gone-{number}"))
-        inbox.left_queue(f"gone-{number}", now_s=2.0 * number)
     for number in range(4):
-        inbox.submit(request(f"waiting-{number}"))
+        inbox.submit(request(f"gone-{number}"))
+    for number in range(4):  # one departure every two seconds
+        inbox.left_queue(f"gone-{number}", now_s=2.0 * number)
 
-    with pytest.raises(Overloaded) as refusal:
-        inbox.submit(request("late"))
+    assert refused_for_s(inbox) == 8.0
 
-    assert refusal.value.retry_after_s == 8.0
+
+def test_retry_after_counts_no_idle_time_and_has_bounds() -> None:
+    idle = intake(max_queued=8)
+    for number in range(8):  # one request a minute, served at once
+        idle.submit(request(f"gone-{number}"))
+        idle.left_queue(f"gone-{number}", now_s=60.0 * number)
+    slow = intake(max_queued=8)
+    slow.submit(request("a"))
+    slow.submit(request("b"))
+    slow.left_queue("a", now_s=0.0)
+    slow.left_queue("b", now_s=100.0)
+
+    assert refused_for_s(idle) == 1.0
+    assert refused_for_s(slow) == 60.0
+
+
+def test_a_closed_inbox_takes_nothing_and_still_gives_what_it_has() -> None:
+    inbox = intake()
+    inbox.submit(request("a"))
+    inbox.close()
+
+    with pytest.raises(UnavailableError):
+        inbox.submit(request("b"))
+    messages = inbox.take()
+    assert [item.request_id for item in messages.requests] == ["a"]
+    assert messages.is_closed
 
 
 def test_a_prompt_that_fills_the_context_is_refused() -> None:

@@ -83,7 +83,7 @@ async def test_a_failed_engine_is_reported_and_takes_nothing_more() -> None:
 
     assert end.finish_reason is FinishReason.ERROR
     assert not local.engine.is_ready
-    with pytest.raises(UnavailableError, match="restart"):
+    with pytest.raises(UnavailableError, match="stopped"):
         local.engine.submit(request("b"))
 
 
