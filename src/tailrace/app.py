@@ -35,6 +35,7 @@ from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
 from tailrace.weights.checkpoint import Checkpoint
+from tailrace.weights.counted import CountedTensors, LoadProgress
 from tailrace.weights.load import open_checkpoint
 
 __all__ = ["LoadedModel", "build_engine", "build_service", "load_model", "model_card", "serve", "start_engine"]
@@ -53,12 +54,13 @@ class LoadedModel:
     kv_format: str
 
 
-def load_model(checkpoint: Checkpoint, config: EngineConfig) -> LoadedModel:
-    """Record the model, settle the bounds, move the weights. Takes seconds for large models."""
+def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgress | None = None) -> LoadedModel:
+    """Record the model, settle the bounds, move the weights. Takes seconds for large models; `progress` follows."""
     program = build_program(checkpoint.config)
     limits = _limits(checkpoint, program, config)
     backend = load_backend(config.backend)
-    executable = backend.load(program, checkpoint.tensors, limits)
+    tensors = checkpoint.tensors if progress is None else CountedTensors(checkpoint.tensors, progress)
+    executable = backend.load(program, tensors, limits)
     checkpoint.release_pages()
     return LoadedModel(checkpoint, executable, limits, kv_format=backend.name)
 
@@ -126,23 +128,25 @@ def model_card(checkpoint: Checkpoint, config: EngineConfig, name: str | None = 
     )
 
 
-def serve(config: ServeConfig, on_ready: Callable[[str], None]) -> None:
+def serve(config: ServeConfig, on_ready: Callable[[str], None], progress: LoadProgress | None = None) -> None:
     """Serve a model over HTTP until SIGTERM or SIGINT; then let running streams finish.
 
     `on_ready` is called with the base URL once requests are answered. Raises SetupError or ModelError when it cannot
     start, and EngineError when the engine has failed.
     """
-    listener = http.bind(config.host, config.port)
+    http.bind(config.host, config.port).close()  # a taken port is said before a download, not after it
     checkpoint = open_checkpoint(config.source.model, quantize=config.source.quantize)
-    uvloop.run(_Server(config, checkpoint).run(listener, on_ready))
+    listener = http.bind(config.host, config.port)  # from here on clients get answers: 503 until the weights are there
+    uvloop.run(_Server(config, checkpoint, progress).run(listener, on_ready))
 
 
 class _Server:
     """One run of the HTTP server: it listens while the model loads, and stops when the engine does."""
 
-    def __init__(self, config: ServeConfig, checkpoint: Checkpoint) -> None:
+    def __init__(self, config: ServeConfig, checkpoint: Checkpoint, progress: LoadProgress | None) -> None:
         self._config = config
         self._checkpoint = checkpoint
+        self._progress = progress
         card = model_card(checkpoint, config.engine, config.name)
         self._metrics = Metrics(model_name=card.name, version=__version__)
         self._service = LateService(card)
@@ -166,7 +170,7 @@ class _Server:
 
     async def _load(self, announce: Callable[[], None]) -> None:
         config = self._config.engine
-        model = await asyncio.to_thread(load_model, self._checkpoint, config)
+        model = await asyncio.to_thread(load_model, self._checkpoint, config, self._progress)
         self._engine = start_engine(model, config, self._metrics.record, on_failure=self._engine_failed)
         service = await asyncio.to_thread(build_service, self._checkpoint, self._engine, self._service.model)
         self._service.arrive(service)

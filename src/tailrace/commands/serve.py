@@ -8,6 +8,7 @@ from cyclopts.types import PositiveInt, UInt16
 
 from tailrace import app
 from tailrace.commands.download import fetch_default_model
+from tailrace.commands.loading import LoadingBar
 from tailrace.commands.quantity import ByteCount
 from tailrace.config import EngineConfig, ModelSource, ServeConfig
 
@@ -82,7 +83,9 @@ def run(
         max_running=max_running,
         max_model_tokens=max_model_tokens,
     )
-    app.serve(ServeConfig(ModelSource(model, quantize), engine, name, host, port), on_ready=_announce)
+    app.serve(
+        ServeConfig(ModelSource(model, quantize), engine, name, host, port), on_ready=_announce, progress=LoadingBar()
+    )
 
 
 def _announce(url: str) -> None:

@@ -6,13 +6,14 @@ from tailrace.cli import main
 from tailrace.commands import serve
 from tailrace.config import EngineConfig, ModelSource, ServeConfig
 from tailrace.errors import SetupError
+from tailrace.weights.counted import LoadProgress
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeConfig]:
     configs: list[ServeConfig] = []
 
-    def run(config: ServeConfig, on_ready: Callable[[str], None]) -> None:
+    def run(config: ServeConfig, on_ready: Callable[[str], None], progress: LoadProgress) -> None:
         configs.append(config)
         on_ready("http://127.0.0.1:8000")
 
@@ -55,7 +56,7 @@ def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
 def test_a_server_that_cannot_start_says_why_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_config: ServeConfig, on_ready: Callable[[str], None]) -> None:
+    def fail(_config: ServeConfig, on_ready: Callable[[str], None], progress: LoadProgress) -> None:
         raise SetupError("port 8000 is taken: give another with --port")
 
     monkeypatch.setattr("tailrace.app.serve", fail)
