@@ -36,10 +36,6 @@ class SamplingParams:
     num_logprobs: int | None = None  # None: none wanted; 0: of the chosen token only; n: n best besides
 
     @property
-    def is_greedy(self) -> bool:
-        return self.temperature == 0.0
-
-    @property
     def needs_history(self) -> bool:
         """Whether the tokens so far change the logits."""
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0

@@ -40,9 +40,6 @@ class BlockPool:
         """Oldest first: the order in which they would be evicted."""
         return iter(self._idle.values())
 
-    def is_idle(self, block: Block) -> bool:
-        return block.block_id in self._idle
-
     def take(self) -> Block:
         """A block for one user: a free one, else the idle one longest unused, which still has its name."""
         block = self._free.pop() if self._free else self._idle.popitem(last=False)[1]
