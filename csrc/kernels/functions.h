@@ -19,6 +19,9 @@ void store_kv_f32(const float* key, const float* value, int head_dim, int lane, 
 void attention_bf16(const AttentionTask& task);
 void attention_f32(const AttentionTask& task);
 int arg_max(const float* x, int n);
+int top(const float* x, int n, int count, int32_t* ids);
+int collect(const float* x, int n, float least, float below, int32_t* ids);
+double sum_at_least(const float* x, int n, float least);
 float sum_exp(const float* x, int n, float max);
 void exp_scaled(const float* x, int n, float max, float temperature, float* out);
 float read_floats(const float* x, size_t n);

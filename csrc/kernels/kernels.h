@@ -102,8 +102,11 @@ struct Kernels {
     void (*attention_bf16)(const AttentionTask& task);
     void (*attention_f32)(const AttentionTask& task);
 
-    int (*arg_max)(const float* x, int n);               // the lowest index among equals
-    float (*sum_exp)(const float* x, int n, float max);  // sum of exp(x - max)
+    int (*arg_max)(const float* x, int n);                       // the lowest index among equals
+    int (*top)(const float* x, int n, int count, int32_t* ids);  // the `count` largest, the lower index among equals
+    int (*collect)(const float* x, int n, float least, float below, int32_t* ids);  // least <= x < below, ascending
+    double (*sum_at_least)(const float* x, int n, float least);                     // of x >= 0
+    float (*sum_exp)(const float* x, int n, float max);                             // sum of exp(x - max)
     // out = exp((x - max) / temperature).
     void (*exp_scaled)(const float* x, int n, float max, float temperature, float* out);
 

@@ -20,14 +20,67 @@ float largest_of(const float* x, int n) {
     return largest(best);
 }
 
+// Calls found(i) for each of the first n that is at least `least`, in ascending order.
+template <class Found>
+TAILRACE_INLINE void each_at_least(const float* x, int n, float least, Found found) {
+    for (int i = 0; i < n; i += kLanes) {
+        const Vec v = n - i >= kLanes ? load(x + i) : load_or(x + i, n - i, kLowest);
+        uint32_t bits = at_least(v, set1(least));
+        if (n - i < kLanes) bits &= (1u << (n - i)) - 1;
+        for (; bits != 0; bits &= bits - 1) found(i + __builtin_ctz(bits));
+    }
+}
+
 }  // namespace
 
 int arg_max(const float* x, int n) {
-    const float best = largest_of(x, n);
-    for (int i = 0; i < n; ++i) {
-        if (x[i] == best) return i;
+    const Vec best = set1(largest_of(x, n));
+    for (int i = 0; i < n; i += kLanes) {
+        const Vec v = n - i >= kLanes ? load(x + i) : load_or(x + i, n - i, kLowest);
+        const uint32_t bits = at_least(v, best);
+        if (bits != 0) return i + __builtin_ctz(bits);
     }
     return 0;
+}
+
+int top(const float* x, int n, int count, int32_t* ids) {
+    int found = 0;
+    const auto insert = [&](int id) {
+        if (found == count && x[id] <= x[ids[found - 1]]) return;
+        int place = found < count ? found++ : found - 1;
+        for (; place > 0 && x[ids[place - 1]] < x[id]; --place) ids[place] = ids[place - 1];
+        ids[place] = id;
+    };
+    // Once there are enough, only what beats the last of them matters: most of the vocabulary is passed over unseen.
+    int i = 0;
+    for (; i < n && found < count; ++i) insert(i);
+    for (; i < n; i += 1024) {
+        const int part = n - i < 1024 ? n - i : 1024;
+        each_at_least(x + i, part, x[ids[found - 1]], [&](int offset) { insert(i + offset); });
+    }
+    return found;
+}
+
+int collect(const float* x, int n, float least, float below, int32_t* ids) {
+    int count = 0;
+    each_at_least(x, n, least, [&](int id) {
+        ids[count] = id;
+        count += x[id] < below;
+    });
+    return count;
+}
+
+double sum_at_least(const float* x, int n, float least) {
+    double total = 0.0;
+    for (int i = 0; i < n; i += 1024) {
+        Vec part = zero();
+        for (int k = i; k < n && k < i + 1024; k += kLanes) {
+            const Vec v = n - k >= kLanes ? load(x + k) : load_first(x + k, n - k);
+            part = part + where_less(v, set1(least), zero(), v);
+        }
+        total += sum(part);
+    }
+    return total;
 }
 
 float sum_exp(const float* x, int n, float max) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "simd/half.h"
 
@@ -39,7 +40,13 @@ double uniform(uint64_t seed, uint64_t position) {
 }
 
 Sampler::Sampler(const Kernels& kernels, int vocab)
-    : kernels_(kernels), vocab_(vocab), adjusted_(vocab), weights_(vocab), candidates_(vocab), counts_(vocab) {}
+    : kernels_(kernels),
+      vocab_(vocab),
+      adjusted_(vocab),
+      weights_(vocab),
+      ids_(vocab),
+      candidates_(vocab),
+      counts_(vocab) {}
 
 void Sampler::draw(const float* logits, const Sampling& sampling, int row, const Samples& out) {
     out.token_ids[row] = pick(adjust(logits, sampling, row), sampling, row);
@@ -83,41 +90,38 @@ int Sampler::pick(const float* logits, const Sampling& sampling, int row) {
     return pick_by_chance(logits, sampling, row);
 }
 
-// Everything at least as likely as `threshold` beside the best, in order: a prefix of the sorted vocabulary.
-int Sampler::collect(const float* logits, float threshold) {
-    int count = 0;
-    for (int id = 0; id < vocab_; ++id) {
-        candidates_[count] = candidate(logits[id], id);
-        count += weights_[id] >= threshold && weights_[id] > 0.0f;
-    }
-    std::sort(candidates_.begin(), candidates_.begin() + count);
-    return count;
+// Appends what weighs at least `least` and less than `below` to the candidates, in order; how many there are then.
+int Sampler::collect(const float* logits, float least, float below, int count) {
+    const int found = kernels_.collect(weights_.data(), vocab_, least, below, ids_.data());
+    for (int i = 0; i < found; ++i) candidates_[count + i] = candidate(logits[ids_[i]], ids_[i]);
+    std::sort(candidates_.begin() + count, candidates_.begin() + count + found);
+    return count + found;
 }
 
 int Sampler::pick_by_chance(const float* logits, const Sampling& sampling, int row) {
     const int best = kernels_.arg_max(logits, vocab_);
     if (logits[best] == -INFINITY) return best;  // every token is forbidden
     kernels_.exp_scaled(logits, vocab_, logits[best], sampling.temperature[row], weights_.data());
-    const float min_p = sampling.min_p[row];
-    double total = 0.0;
-    int kept = 0;
-    for (int id = 0; id < vocab_; ++id) {
-        if (weights_[id] < min_p || weights_[id] == 0.0f) continue;
-        total += weights_[id];
-        ++kept;
-    }
-    const int top_k = sampling.top_k[row];
-    const bool is_cut = top_k > 0 && top_k < kept;
-    if (is_cut) kept = top_k;
+    // A weight of zero is never drawn.
+    const float least = std::max(sampling.min_p[row], std::numeric_limits<float>::denorm_min());
+    double total = kernels_.sum_at_least(weights_.data(), vocab_, least);
+    const int top_k = sampling.top_k[row] > 0 ? sampling.top_k[row] : vocab_;
     const double chance = uniform(sampling.seed[row], static_cast<uint64_t>(sampling.position[row]));
-    // The likeliest few nearly always decide: sort only them, and more of the tail if they do not.
-    for (float threshold = 0x1p-6f;; threshold = threshold > 0x1p-24f ? threshold * 0x1p-6f : 0.0f) {
-        const int count = std::min(collect(logits, std::max(threshold, min_p)), kept);
-        const bool is_complete = count == kept;
-        if (is_cut && !is_complete) continue;
+    const auto weight = [this](int i) { return weights_[id_of(candidates_[i])]; };
+    // The likeliest few nearly always decide: sort only them, and the tail bit by bit if they do not.
+    int count = 0;
+    float below = INFINITY;
+    for (float wanted_least = 0x1p-4f;; wanted_least = wanted_least > 0x1p-24f ? wanted_least * 0x1p-4f : 0.0f) {
+        const float threshold = std::max(wanted_least, least);
+        count = collect(logits, threshold, below, count);
+        below = threshold;
+        const bool is_cut = count >= top_k;
+        const bool is_complete = is_cut || threshold == least;
+        if (!is_complete && top_k < vocab_) continue;
         if (is_cut) {
+            count = top_k;
             total = 0.0;
-            for (int i = 0; i < count; ++i) total += weights_[id_of(candidates_[i])];
+            for (int i = 0; i < count; ++i) total += weight(i);
         }
         // top_p keeps the shortest prefix that holds its share; the draw then falls into what is kept.
         double mass = total;
@@ -125,12 +129,12 @@ int Sampler::pick_by_chance(const float* logits, const Sampling& sampling, int r
             const double wanted = static_cast<double>(sampling.top_p[row]) * total;
             mass = 0.0;
             int i = 0;
-            while (i < count && (i == 0 || mass < wanted)) mass += weights_[id_of(candidates_[i++])];
+            while (i < count && (i == 0 || mass < wanted)) mass += weight(i++);
             if (mass < wanted && !is_complete) continue;
         }
         double sum = 0.0;
         for (int i = 0; i < count; ++i) {
-            sum += weights_[id_of(candidates_[i])];
+            sum += weight(i);
             if (sum > chance * mass) return id_of(candidates_[i]);
         }
         // Rounding may leave the sum a hair below the total.
@@ -142,19 +146,9 @@ void Sampler::report(const float* logits, int row, int num_top, const Samples& o
     const float max = logits[kernels_.arg_max(logits, vocab_)];
     const float log_total = max + std::log(kernels_.sum_exp(logits, vocab_, max));
     out.logprobs[row] = logits[out.token_ids[row]] - log_total;
-    uint64_t best[kMaxTopLogprobs];
-    int count = 0;
-    for (int id = 0; num_top > 0 && id < vocab_; ++id) {
-        const uint64_t entry = candidate(logits[id], id);
-        if (count == num_top && entry > best[count - 1]) continue;
-        int i = count < num_top ? count++ : count - 1;
-        for (; i > 0 && best[i - 1] > entry; --i) best[i] = best[i - 1];
-        best[i] = entry;
-    }
-    for (int i = 0; i < count; ++i) {
-        out.top_ids[row * kMaxTopLogprobs + i] = id_of(best[i]);
-        out.top_logprobs[row * kMaxTopLogprobs + i] = logits[id_of(best[i])] - log_total;
-    }
+    int32_t* ids = out.top_ids + static_cast<size_t>(row) * kMaxTopLogprobs;
+    const int count = num_top > 0 ? kernels_.top(logits, vocab_, num_top, ids) : 0;
+    for (int i = 0; i < count; ++i) out.top_logprobs[row * kMaxTopLogprobs + i] = logits[ids[i]] - log_total;
 }
 
 }  // namespace tailrace

@@ -51,14 +51,15 @@ class Sampler {
     void penalize(const Sampling& sampling, int row);
     int pick(const float* logits, const Sampling& sampling, int row);
     int pick_by_chance(const float* logits, const Sampling& sampling, int row);
-    int collect(const float* logits, float threshold);
+    int collect(const float* logits, float least, float below, int count);
     void report(const float* logits, int row, int num_top, const Samples& out) const;
 
     const Kernels& kernels_;
     const int vocab_;
     std::vector<float> adjusted_;
-    std::vector<float> weights_;        // exp((logit - max) / temperature)
-    std::vector<uint64_t> candidates_;  // best first once sorted
+    std::vector<float> weights_;  // exp((logit - max) / temperature)
+    std::vector<int32_t> ids_;
+    std::vector<uint64_t> candidates_;  // best first
     std::vector<int32_t> counts_;       // by token; all zero between rows
 };
 

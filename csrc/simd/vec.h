@@ -83,6 +83,11 @@ TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) 
     return {_mm512_mask_blend_ps(mask, outside.v, inside.v)};
 }
 
+// Bit i: whether lane i of a is at least that of b.
+TAILRACE_INLINE uint32_t at_least(Vec a, Vec b) {
+    return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ);
+}
+
 TAILRACE_INLINE VecI set1(int32_t x) {
     return {_mm512_set1_epi32(x)};
 }
@@ -207,6 +212,12 @@ TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) 
             _mm256_blendv_ps(outside.b, inside.b, _mm256_castsi256_ps(high))};
 }
 
+TAILRACE_INLINE uint32_t at_least(Vec x, Vec y) {
+    const int low = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ));
+    const int high = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ));
+    return static_cast<uint32_t>(low | high << 8);
+}
+
 TAILRACE_INLINE VecI set1(int32_t x) {
     return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
 }
@@ -328,6 +339,12 @@ TAILRACE_INLINE Vec where_less(Vec a, Vec b, Vec yes, Vec no) {
 }
 TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) {
     TAILRACE_LANES(Vec, i >= first && i < last ? inside.v[i] : outside.v[i]);
+}
+
+TAILRACE_INLINE uint32_t at_least(Vec a, Vec b) {
+    uint32_t bits = 0;
+    for (int i = 0; i < kLanes; ++i) bits |= static_cast<uint32_t>(a.v[i] >= b.v[i]) << i;
+    return bits;
 }
 
 TAILRACE_INLINE VecI set1(int32_t x) {
