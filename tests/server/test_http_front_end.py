@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import http.client
 import json
+import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +13,7 @@ from dataclasses import dataclass, field
 
 import openai
 import pytest
+import uvloop
 
 from tailrace.errors import SetupError
 from tailrace.frontends.http.app import create_app
@@ -33,33 +37,45 @@ class Server:
     is_ready: threading.Event = field(default_factory=threading.Event)
     is_stopping: threading.Event = field(default_factory=threading.Event)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    grace_s: int = 3600
 
     def __post_init__(self) -> None:
         self.port = self.listener.getsockname()[1]
 
     def run(self) -> None:
-        asyncio.run(self._run())
+        uvloop.run(self._run())
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         app = create_app(self.service, Metrics(model_name="tiny", version="0"), HttpConfig())
-        on_ready, on_stop = self.is_ready.set, self.is_stopping.set
-        await serve(app, self.listener, on_ready=on_ready, on_stop=on_stop, stop=self.stop, grace_s=5)
+        await serve(
+            app,
+            self.listener,
+            on_ready=self.is_ready.set,
+            on_stop=self._drain,
+            stop=self.stop,
+            grace_s=self.grace_s,
+        )
+
+    def _drain(self) -> None:
+        self.service.is_ready = False
+        self.is_stopping.set()
 
     def call(self, function: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(function)
 
 
 @contextlib.contextmanager
-def serving(service: ScriptedService) -> Iterator[Server]:
-    server = Server(service)
+def serving(service: ScriptedService, *, grace_s: int = 3600) -> Iterator[Server]:
+    server = Server(service, grace_s=grace_s)
     thread = threading.Thread(target=server.run)
     thread.start()
     assert server.is_ready.wait(TIMEOUT_S)
     try:
         yield server
     finally:
-        server.call(server.stop.set)
+        with contextlib.suppress(RuntimeError):  # its loop may have ended by itself
+            server.call(server.stop.set)
         thread.join(TIMEOUT_S)
         assert not thread.is_alive()
 
@@ -78,6 +94,17 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
 
 def connect(server: Server) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S)
+
+
+def status_of(server: Server, method: str, path: str, body: str | None = None) -> int:
+    """The status of one request over a connection of its own."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_S)) as connection:
+        connection.request(method, path, body)
+        return connection.getresponse().status
+
+
+def read_all(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(10_000), b""))
 
 
 def completion_request(**fields: object) -> bytes:
@@ -127,7 +154,7 @@ def test_the_public_client_reads_completions_both_ways(client: openai.OpenAI, se
     assert whole.choices[0].text == "Hi"
     assert whole.choices[0].logprobs is not None
     assert whole.choices[0].logprobs.text_offset == [0]
-    assert whole.choices[0].logprobs.top_logprobs == [{"Ho": -1.5, "Hi": -0.5}]
+    assert whole.choices[0].logprobs.top_logprobs == [{"Hi": -0.5, "Ho": -1.5}]
     chunks = list(client.completions.create(model="tiny", prompt="a", stream=True))
     assert "".join(chunk.choices[0].text for chunk in chunks) == "Hi"
 
@@ -185,12 +212,72 @@ def test_a_stopping_server_says_so_first_and_finishes_what_it_began() -> None:
         server.call(server.stop.set)
         assert server.is_stopping.wait(TIMEOUT_S)
         server.call(gate.set)
-        while piece := connection.recv(10_000):
-            answer += piece
+        answer += read_all(connection)
     assert b'"text":"b"' in answer
     assert answer.endswith(b"0\r\n\r\n")
     with pytest.raises(ConnectionRefusedError):
         connect(server)
+
+
+def test_a_draining_server_still_answers_who_asks_and_takes_no_work() -> None:
+    gate = asyncio.Event()
+    with serving(ScriptedService([token("a"), gate, token("b"), finish()])) as server, connect(server) as connection:
+        connection.sendall(completion_request(stream=True))
+        connection.recv(1000)
+        server.call(server.stop.set)
+        assert server.is_stopping.wait(TIMEOUT_S)
+        assert status_of(server, "GET", "/health") == 200
+        assert status_of(server, "GET", "/ready") == 503
+        assert status_of(server, "POST", "/v1/completions", '{"prompt":"Hi"}') == 503
+        server.call(gate.set)
+        assert b'"text":"b"' in read_all(connection)
+    with pytest.raises(ConnectionRefusedError):
+        connect(server)
+
+
+def test_a_server_that_owes_no_answer_stops_without_waiting() -> None:
+    with serving(ScriptedService()) as server, connect(server) as idle:
+        idle.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += idle.recv(1000)
+        server.call(server.stop.set)
+        assert read_all(idle) == b""
+
+
+def test_an_answer_that_outlasts_the_grace_is_cut_and_told_why() -> None:
+    with (
+        serving(ScriptedService([token("a"), asyncio.Event()]), grace_s=0) as server,
+        connect(server) as connection,
+    ):
+        connection.sendall(completion_request(stream=True))
+        connection.recv(1000)
+        server.call(server.stop.set)
+        assert b'"code":"unavailable"' in read_all(connection)
+    assert server.service.closings.acquire(timeout=TIMEOUT_S)
+
+
+@pytest.mark.timeout(60)
+def test_a_second_interrupt_cuts_the_wait_short() -> None:
+    server = Server(ScriptedService([token("a"), asyncio.Event()]))
+    told = []
+
+    def interrupt_twice() -> None:
+        assert server.is_ready.wait(TIMEOUT_S)
+        with connect(server) as connection:
+            connection.sendall(completion_request(stream=True))
+            connection.recv(1000)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert server.is_stopping.wait(TIMEOUT_S)
+            os.kill(os.getpid(), signal.SIGINT)
+            told.append(read_all(connection))
+
+    client = threading.Thread(target=interrupt_twice)
+    client.start()
+    server.run()  # signals reach the main thread only
+    client.join(TIMEOUT_S)
+    (last_words,) = told
+    assert b'"code":"unavailable"' in last_words
 
 
 def test_a_taken_port_is_refused_before_anything_else() -> None:

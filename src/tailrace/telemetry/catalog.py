@@ -215,7 +215,7 @@ TOKEN_GAP_SECONDS = Metric(
     "tailrace_inter_token_latency_seconds",
     Kind.HISTOGRAM,
     "seconds",
-    "Gap between two successive pieces of text of one choice, at the front end.",
+    "Gap between two successive pieces of one choice, each of one token or more, at the front end.",
     buckets=_TOKEN_GAP_S,
     aliases=("vllm:inter_token_latency_seconds",),
 )
@@ -223,7 +223,7 @@ HTTP_FIRST_TEXT_SECONDS = Metric(
     "tailrace_http_first_text_seconds",
     Kind.HISTOGRAM,
     "seconds",
-    "From the arrival of an HTTP request to the first piece of its answer.",
+    "From the arrival of an HTTP request to the first tokens of its answer; an echoed prompt does not count.",
     buckets=_FIRST_TOKEN_S,
 )
 HTTP_REQUESTS = Metric(

@@ -2,13 +2,14 @@
 
 import time
 
+from tailrace.service.api import ChoiceDelta
 from tailrace.telemetry.http import HttpMetrics
 
 __all__ = ["GapClock"]
 
 
 class GapClock:
-    """One per answer; `tick` at each delta."""
+    """One per answer; `tick` at each delta. Those without tokens, as an echo or a bare end, count for nothing."""
 
     __slots__ = ("_arrived_s", "_last_s", "_metrics")
 
@@ -17,7 +18,11 @@ class GapClock:
         self._arrived_s: float | None = arrived_s
         self._last_s: list[float | None] = [None] * num_choices
 
-    def tick(self, index: int) -> None:
+    def tick(self, delta: ChoiceDelta) -> None:
+        if delta.token_ids:
+            self._observe(delta.index)
+
+    def _observe(self, index: int) -> None:
         now = time.perf_counter()
         last = self._last_s[index]
         self._last_s[index] = now

@@ -68,7 +68,7 @@ class Generate:
         gathered = Gathered(job.num_choices)
         async for delta in stream:
             exchange.phase = "answering"
-            clock.tick(delta.index)
+            clock.tick(delta)
             gathered.add(delta)
         await exchange.respond_json(self._dialect.encode_whole(self._head(exchange), gathered, stream.usage))
 

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import errno
+import math
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -65,8 +67,9 @@ async def serve(
 ) -> None:
     """Serves until SIGINT, SIGTERM or `stop`; returns when all is closed. Meant to run under `uvloop.run`.
 
-    `on_ready` is called once connections are accepted. At the end `on_stop` is called first, then no connection is
-    accepted any more, and answers under way have `grace_s` to finish; a second SIGINT cuts that short.
+    `on_ready` is called once connections are accepted. At the end `on_stop` is called first: from then on the
+    application should refuse new work. Answers under way have `grace_s` to finish, and connections are accepted as
+    long, so that a balancer that asks is told; then all is closed. A second SIGINT cuts that short.
     """
     config = uvicorn.Config(
         app,
@@ -89,6 +92,22 @@ def _nothing() -> None:
     pass
 
 
+class _Drain:
+    """The time between being told to stop and stopping: the answers under way when it began may end in it."""
+
+    def __init__(self, answers: Iterable[asyncio.Task[None]], grace_s: float) -> None:
+        self._answers = tuple(answers)
+        self._ends_s = time.monotonic() + grace_s
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._ends_s - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        return self.left_s == 0 or all(answer.done() for answer in self._answers)
+
+
 class _Server(uvicorn.Server):
     """uvicorn with hooks; it offers no other way to have them."""
 
@@ -99,16 +118,30 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
         self._on_stop = on_stop
         self._stop = stop
+        self._grace_s = config.timeout_graceful_shutdown or 0
+        self._drain: _Drain | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._on_ready()
 
     async def on_tick(self, counter: int) -> bool:
-        return await super().on_tick(counter) or self._stop.is_set()
+        """Whether to leave the loop that serves, which goes on while the answers under way do."""
+        if not (await super().on_tick(counter) or self._stop.is_set()):
+            return False
+        return self.force_exit or self._draining().is_over
+
+    def _draining(self) -> _Drain:
+        """The drain, which the first call begins."""
+        if self._drain is None:
+            self._on_stop()
+            self._drain = _Drain(self.server_state.tasks, self._grace_s)
+        return self._drain
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_stop()
+        # What is left of the time is for clients that still have to receive the end of their answer.
+        left_s = self._draining().left_s
+        self.config.timeout_graceful_shutdown = 0 if self.force_exit else math.ceil(left_s)
         await super().shutdown(sockets)
 
     @contextlib.contextmanager

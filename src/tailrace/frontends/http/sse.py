@@ -78,7 +78,7 @@ async def send_stream(
 async def _read(stream: GenerationStream, job: Job, writer: ChunkWriter, clock: GapClock, buffer: FrameBuffer) -> None:
     try:
         async for delta in stream:
-            clock.tick(delta.index)
+            clock.tick(delta)
             writer.write(buffer.data, delta, stream.usage if job.continuous_usage else None)
             if buffer.data:
                 buffer.offer()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from starlette.types import ASGIApp
 
 from tailrace.errors import EngineError, UnavailableError
 from tailrace.frontends.http.config import HttpConfig
-from tailrace.service.api import TextLogprob
+from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason
 from tests.support.asgi import Conversation, post, sse_data, talk
@@ -148,18 +149,38 @@ async def test_chat_log_probabilities_come_as_objects(app: ASGIApp, service: Scr
 
 
 async def test_completion_log_probabilities_come_as_lists(app: ASGIApp, service: ScriptedService) -> None:
-    service.script = [token("éé", logprobs=(LOGPROB, LOGPROB)), token("é", logprobs=(LOGPROB,)), finish()]
+    first, second, third = (replace(LOGPROB, offset=offset) for offset in (0, 1, 2))
+    service.script = [token("éé", logprobs=(first, second)), token("é", logprobs=(third,)), finish()]
     fields = {"prompt": "Hi", "logprobs": 1}
     whole = (await post(app, "/v1/completions", fields)).json()["choices"][0]["logprobs"]
     assert whole == {
         "tokens": ["é"] * 3,
         "token_logprobs": [-0.5] * 3,
-        "top_logprobs": [{"e": -9999.0, "é": -0.5}] * 3,
+        "top_logprobs": [{"é": -0.5, "e": -9999.0}] * 3,
         "text_offset": [0, 1, 2],
     }
-    first, second, _ = (await post(app, "/v1/completions", fields | {"stream": True})).events()
-    assert first["choices"][0]["logprobs"]["text_offset"] == [0, 1]
-    assert second["choices"][0]["logprobs"]["text_offset"] == [2]
+    head, tail, _ = (await post(app, "/v1/completions", fields | {"stream": True})).events()
+    assert head["choices"][0]["logprobs"]["text_offset"] == [0, 1]
+    assert tail["choices"][0]["logprobs"]["text_offset"] == [2]
+
+
+async def test_offsets_are_those_of_the_text_whatever_its_tokens_look_like(
+    app: ASGIApp, service: ScriptedService
+) -> None:
+    """Three tokens make one character, and a hidden one none."""
+    parts = [TextLogprob(i, "\ufffd", b"\xf0", -0.5, offset=1) for i in range(3)]
+    hidden, after = TextLogprob(7, "<|end|>", b"<|end|>", -0.5, offset=2), TextLogprob(8, "b", b"b", -0.5, offset=2)
+    service.script = [
+        token("a", logprobs=(TextLogprob(9, "a", b"a", -0.5),)),
+        token("\U0001f600", logprobs=tuple(parts)),
+        token("b", logprobs=(hidden, after)),
+        finish(),
+    ]
+    fields = {"prompt": "Hi", "logprobs": 0}
+    whole = (await post(app, "/v1/completions", fields)).json()["choices"][0]["logprobs"]
+    assert whole["text_offset"] == [0, 1, 1, 1, 2, 2]
+    *events, _ = (await post(app, "/v1/completions", fields | {"stream": True})).events()
+    assert [event["choices"][0]["logprobs"]["text_offset"] for event in events] == [[0], [1, 1, 1], [2, 2]]
 
 
 async def test_log_probabilities_without_text_are_not_lost(app: ASGIApp, service: ScriptedService) -> None:
@@ -391,4 +412,19 @@ async def test_gaps_and_the_first_text_are_measured(app: ASGIApp, metrics: Metri
         await post(app, "/v1/chat/completions", fields)
     exposition = metrics.render("")[0].decode()
     assert "tailrace_http_first_text_seconds_count 2.0" in exposition
-    assert "tailrace_inter_token_latency_seconds_count 4.0" in exposition  # three deltas each
+    assert "tailrace_inter_token_latency_seconds_count 2.0" in exposition  # two tokens each
+
+
+async def test_an_echo_is_neither_the_first_text_nor_followed_by_a_gap(
+    app: ASGIApp, service: ScriptedService, metrics: Metrics
+) -> None:
+    gate = asyncio.Event()
+    service.script = [ChoiceDelta(0, "Hi"), gate, token("a"), token("b"), finish()]
+    conversation = talk(app, "/v1/completions", b'{"prompt":"Hi","echo":true,"stream":true}')
+    await conversation.read()
+    assert "tailrace_http_first_text_seconds_count 0.0" in metrics.render("")[0].decode()
+    gate.set()
+    await conversation.end()
+    exposition = metrics.render("")[0].decode()
+    assert "tailrace_http_first_text_seconds_count 1.0" in exposition
+    assert "tailrace_inter_token_latency_seconds_count 1.0" in exposition

@@ -32,7 +32,7 @@ class ChunkShape(Protocol):
     after_text: bytes
     without_text: bytes
 
-    def logprobs(self, entries: tuple[TextLogprob, ...], offset: int) -> ChatLogprobs | CompletionLogprobs: ...
+    def logprobs(self, entries: tuple[TextLogprob, ...]) -> ChatLogprobs | CompletionLogprobs: ...
 
 
 class ChatShape:
@@ -42,7 +42,7 @@ class ChatShape:
     after_text = b"}"
     without_text = b'"delta":{}'
 
-    def logprobs(self, entries: tuple[TextLogprob, ...], offset: int) -> ChatLogprobs:
+    def logprobs(self, entries: tuple[TextLogprob, ...]) -> ChatLogprobs:
         return chat_logprobs(entries)
 
 
@@ -53,8 +53,8 @@ class CompletionShape:
     after_text = b""
     without_text = b'"text":""'
 
-    def logprobs(self, entries: tuple[TextLogprob, ...], offset: int) -> CompletionLogprobs:
-        return completion_logprobs(entries, offset)
+    def logprobs(self, entries: tuple[TextLogprob, ...]) -> CompletionLogprobs:
+        return completion_logprobs(entries)
 
 
 @dataclass(slots=True)
@@ -64,7 +64,6 @@ class _ChoiceFrames:
     before_choice: bytes
     before_text: bytes
     plain_tail: bytes
-    num_characters: int = 0
     is_open: bool = False
     is_finished: bool = False
 
@@ -115,8 +114,7 @@ class ChunkWriter:
     def _write_detailed(
         self, buffer: bytearray, choice: _ChoiceFrames, delta: ChoiceDelta, usage: Usage | None
     ) -> None:
-        logprobs = self._shape.logprobs(delta.logprobs, choice.num_characters) if delta.logprobs else None
-        choice.num_characters += sum(len(entry.token) for entry in delta.logprobs)
+        logprobs = self._shape.logprobs(delta.logprobs) if delta.logprobs else None
         buffer += choice.before_text + _encode(delta.text) + self._shape.after_text
         buffer += b',"logprobs":' + _encode(logprobs) + b',"finish_reason":null}]' + self._usage(usage) + b"}\n\n"
 

@@ -9,6 +9,7 @@ from tailrace.service.api import TextLogprob
 __all__ = ["ChatLogprobs", "CompletionLogprobs", "chat_logprobs", "completion_logprobs"]
 
 _LOWEST = -9999.0  # what clients know for "impossible"; JSON has no infinity
+_REPLACEMENT = "\ufffd"
 
 
 class TopLogprob(Struct):
@@ -45,22 +46,35 @@ def _chat_token(entry: TextLogprob) -> ChatTokenLogprob:
     return ChatTokenLogprob(entry.token, _finite(entry.logprob), list(entry.raw), top)
 
 
-def completion_logprobs(entries: Iterable[TextLogprob], offset: int) -> CompletionLogprobs:
-    """`offset` is where the first token begins, in characters of the choice's text."""
+def completion_logprobs(entries: Iterable[TextLogprob]) -> CompletionLogprobs:
     shape = CompletionLogprobs([], [], [], [])
     for entry in entries:
-        shape.tokens.append(entry.token)
+        shape.tokens.append(_spelled(entry))
         shape.token_logprobs.append(_finite(entry.logprob))
-        shape.top_logprobs.append(_best_and_chosen(entry))
-        shape.text_offset.append(offset)
-        offset += len(entry.token)
+        shape.top_logprobs.append(_chosen_and_best(entry))
+        shape.text_offset.append(entry.offset)
     return shape
 
 
-def _best_and_chosen(entry: TextLogprob) -> dict[str, float]:
-    best = {other.token: _finite(other.logprob) for other in entry.top}
-    best.setdefault(entry.token, _finite(entry.logprob))
-    return best
+def _chosen_and_best(entry: TextLogprob) -> dict[str, float]:
+    """By spelling: where another token looks the same, that one is known by its bytes."""
+    shown = {_spelled(entry): _finite(entry.logprob)}
+    for other in entry.top:
+        if other.token_id != entry.token_id:
+            spelling = _spelled(other)
+            shown.setdefault(_spelled_bytes(other) if spelling in shown else spelling, _finite(other.logprob))
+    return shown
+
+
+def _spelled(entry: TextLogprob) -> str:
+    """The token's text, or its bytes when they are no text: all parts of characters look the same otherwise."""
+    if _REPLACEMENT not in entry.token or entry.token.encode() == entry.raw:
+        return entry.token
+    return _spelled_bytes(entry)
+
+
+def _spelled_bytes(entry: TextLogprob) -> str:
+    return "bytes:" + "".join([f"\\x{byte:02x}" for byte in entry.raw])
 
 
 def _finite(logprob: float) -> float:

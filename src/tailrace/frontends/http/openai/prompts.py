@@ -9,6 +9,7 @@ from tailrace.service.api import ChatPrompt, Prompt, TextPrompt, TokenPrompt
 __all__ = ["chat_prompt", "completion_prompts"]
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_TEXT_PART = frozenset(("type", "text", "cache_control"))  # the last changes nothing: caching is automatic
 _HISTORY = ("audio", "function_call", "tool_calls", "tool_call_id")
 
 
@@ -53,7 +54,7 @@ def _plain_message(message: Message, place: str) -> dict[str, str]:
         if getattr(message, name):
             param = f"{place}.{name}"
             raise InvalidRequest(f"{param} is refused: only text is supported", param=param)
-    plain = {"role": _ROLES[message.role], "content": _text(message.content, place)}
+    plain = {"role": _ROLES[message.role], "content": _text(message, place)}
     if message.name is not None:
         plain["name"] = message.name
     reasoning = message.reasoning_content if message.reasoning_content is not None else message.reasoning
@@ -62,18 +63,32 @@ def _plain_message(message: Message, place: str) -> dict[str, str]:
     return plain
 
 
-def _text(content: str | list[ContentPart] | None, place: str) -> str:
+def _text(message: Message, place: str) -> str:
+    content = message.content
     if isinstance(content, str):
         return content
-    if content is None:
-        raise InvalidRequest(f"{place}.content is missing", param=f"{place}.content")
-    return "\n".join(_part_text(part, f"{place}.content[{i}]") for i, part in enumerate(content))
+    if content is not None:
+        return "\n".join(_part_text(part, f"{place}.content[{i}]") for i, part in enumerate(content))
+    if message.role == "assistant":  # histories have turns that said nothing
+        return ""
+    raise InvalidRequest(f"{place}.content is missing", param=f"{place}.content")
 
 
 def _part_text(part: ContentPart, place: str) -> str:
-    if part.type != "text" or part.text is None:
-        raise InvalidRequest(f"{place} must have type 'text' and a text; only text is supported", param=place)
-    return part.text
+    kind, text = part.get("type"), part.get("text")
+    if kind != "text":
+        raise InvalidRequest(f"{place} has {_type_name(kind)}; only text is supported", param=place)
+    for name, value in part.items():
+        if name not in _TEXT_PART and value is not None:
+            param = f"{place}.{name[:64]}"
+            raise InvalidRequest(f"unknown field {param!r}", param=param, code="unknown_parameter")
+    if not isinstance(text, str):
+        raise InvalidRequest(f"{place}.text must be a string", param=f"{place}.text")
+    return text
+
+
+def _type_name(kind: object) -> str:
+    return f"the type {kind[:32]!r}" if isinstance(kind, str) else "no type"
 
 
 def completion_prompts(prompt: str | list[str | int | list[int]], *, add_special_tokens: bool) -> list[Prompt]:

@@ -53,7 +53,7 @@ def decode_completion(body: bytes, request_id: str, model: ModelCard, config: Ht
     _check_completion(fields)
     prompts = completion_prompts(fields.prompt, add_special_tokens=fields.add_special_tokens is not False)
     max_tokens = fields.max_tokens or config.default_completion_tokens
-    sampling = sampling_params(fields, max_tokens=max_tokens, num_logprobs=fields.logprobs)
+    sampling = sampling_params(fields, max_tokens=max_tokens, num_logprobs=_completion_logprobs(fields))
     return _job(fields, prompts, sampling, request_id, config, echo=bool(fields.echo))
 
 
@@ -71,9 +71,15 @@ def _max_chat_tokens(fields: ChatBody) -> int:
 
 
 def _chat_logprobs(fields: ChatBody) -> int | None:
-    if fields.top_logprobs is not None and not fields.logprobs:
+    if fields.top_logprobs and not fields.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs to be true", param="top_logprobs")
     return (fields.top_logprobs or 0) if fields.logprobs else None
+
+
+def _completion_logprobs(fields: CompletionBody) -> int | None:
+    if fields.logprobs is True:
+        raise InvalidRequest("logprobs is a number here: how many of the best tokens to show", param="logprobs")
+    return None if fields.logprobs is False else fields.logprobs
 
 
 def _check_completion(fields: CompletionBody) -> None:
@@ -95,7 +101,7 @@ def _job(
     echo: bool = False,
 ) -> Job:
     n = fields.n or 1
-    _check_choices(n, len(prompts), config.max_choices)
+    _check_merged(n, len(prompts), config.max_merged_choices)
     first = Generation(
         request_id=request_id,
         prompt=prompts[0],
@@ -113,11 +119,11 @@ def _job(
     return Job((first, *others), n, bool(fields.stream), include_usage, continuous_usage)
 
 
-def _check_choices(n: int, num_prompts: int, limit: int) -> None:
-    if n * num_prompts > limit:
+def _check_merged(n: int, num_prompts: int, limit: int) -> None:
+    if num_prompts > 1 and n * num_prompts > limit:
         raise InvalidRequest(
             f"n = {n} for each of {num_prompts} prompts are {n * num_prompts} choices; at most {limit} can be",
-            param="n" if num_prompts == 1 else "prompt",
+            param="prompt",
         )
 
 

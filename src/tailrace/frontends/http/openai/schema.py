@@ -35,9 +35,8 @@ class StreamOptions(Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-class ContentPart(Struct, forbid_unknown_fields=True):
-    type: str
-    text: str | None = None
+ContentPart = dict[str, object]
+"""A part of a message, not yet looked at: its `type` decides what else may be in it."""
 
 
 class Message(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -77,7 +76,7 @@ class SamplingBody(Struct, kw_only=True):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
-    logit_bias: Annotated[dict[int, Bias], Meta(max_length=1024)] | None = None
+    logit_bias: Annotated[dict[str, Bias], Meta(max_length=1024)] | None = None
     stop: StopString | Annotated[list[StopString], Meta(max_length=4)] | None = None
     stop_token_ids: Annotated[list[TokenId], Meta(max_length=256)] | None = None
     ignore_eos: bool | None = None
@@ -99,7 +98,7 @@ class ChatBody(SamplingBody, kw_only=True):
 
 class CompletionBody(SamplingBody, kw_only=True):
     prompt: str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1)]
-    logprobs: TopLogprobs | None = None
+    logprobs: TopLogprobs | bool | None = None  # false: none; true is refused, as it gives no number
     echo: bool | None = None
     best_of: Count | None = None
     add_special_tokens: bool | None = None

@@ -82,7 +82,7 @@ class Gathered:
         return [self._completion_choice(index, choice) for index, choice in enumerate(self._choices)]
 
     def _completion_choice(self, index: int, choice: _Choice) -> CompletionChoice:
-        logprobs = completion_logprobs(choice.logprobs, 0) if choice.logprobs else None
+        logprobs = completion_logprobs(choice.logprobs) if choice.logprobs else None
         return CompletionChoice(index, choice.text, logprobs, *_end(choice))
 
 
