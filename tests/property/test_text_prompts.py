@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tailrace.service.api import ChatPrompt
 from tailrace.service.chat import ChatTemplate
 from tailrace.service.markup import GuardedText
+from tailrace.service.tokenizer import Tokenizer
 from tests.support.text import MARKUP, byte_level_tokenizer, sentencepiece_tokenizer
 
 TEXT = st.text(max_size=60) | st.lists(
@@ -41,6 +42,22 @@ def test_sentencepiece_text_survives_without_any_markup(add_space_prefix: bool, 
     ids = tokenizer.encode(text, allow_control=False)
     assert tokenizer.decode(ids, skip_special_tokens=False) == text.replace("\u2581", " ")
     assert not set(ids) & set(tokenizer.vocabulary.added.values())
+
+
+SENTENCEPIECE = {prefix: sentencepiece_tokenizer(add_space_prefix=prefix) for prefix in (True, False)}
+COMPOSING = byte_level_tokenizer("qwen2")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from([*BYTE_LEVEL.values(), *SENTENCEPIECE.values(), COMPOSING]),
+    st.lists(TEXT | st.sampled_from(["<|endoftext|>", "\u212b\u0327", "\u1fef", "e\u0301"]), max_size=6).map("".join),
+    st.booleans(),
+)
+def test_a_text_has_at_least_the_tokens_that_are_said_without_encoding_it(
+    tokenizer: Tokenizer, text: str, allow_control: bool
+) -> None:
+    assert tokenizer.least_tokens(text) <= len(tokenizer.encode(text, allow_control=allow_control))
 
 
 @settings(max_examples=200, deadline=None)

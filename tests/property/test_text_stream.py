@@ -39,16 +39,26 @@ class Case:
     stop: tuple[str, ...]
     include_stop: bool
     skip_special_tokens: bool
+    min_tokens: int = 0
 
     @property
     def text_ids(self) -> list[int]:
         is_hidden = self.finish_reason is FinishReason.STOP and not self.include_stop
         return self.token_ids[:-1] if is_hidden else self.token_ids
 
+    @property
+    def num_free(self) -> int:
+        """Characters of the text in which no stop string may end."""
+        texts = TokenTexts(self.tokenizer.vocabulary, skip_special_tokens=self.skip_special_tokens)
+        detokenizer = Detokenizer(texts)
+        free = "".join(map(detokenizer.feed, self.text_ids[: self.min_tokens]))
+        return len(free + detokenizer.finish() if self.min_tokens >= len(self.token_ids) else free)
+
     def choice(self) -> Choice:
         texts = TokenTexts(self.tokenizer.vocabulary, skip_special_tokens=self.skip_special_tokens)
         stops = StopStrings(self.stop) if self.stop else None
-        return Choice(0, ChoiceRules(texts, stops=stops, include_stop=self.include_stop))
+        rules = ChoiceRules(texts, stops=stops, include_stop=self.include_stop, min_tokens=self.min_tokens)
+        return Choice(0, rules)
 
 
 def whole_text(tokenizer: Tokenizer, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -56,9 +66,12 @@ def whole_text(tokenizer: Tokenizer, token_ids: Sequence[int], *, skip_special_t
     return b"".join(map(tokenizer.token_bytes, shown)).decode("utf-8", "replace")
 
 
-def stopped_text(text: str, stops: Sequence[str], *, include_stop: bool) -> tuple[str, str | None]:
-    """The rule of stop strings, said plainly: the first place where one ends, and the longest that ends there."""
-    for end in range(1, len(text) + 1):
+def stopped_text(text: str, stops: Sequence[str], *, include_stop: bool, num_free: int = 0) -> tuple[str, str | None]:
+    """The rule of stop strings, said plainly: the first place where one ends, and the longest that ends there.
+
+    In the first `num_free` characters none ends.
+    """
+    for end in range(num_free + 1, len(text) + 1):
         ending = [stop for stop in stops if text[:end].endswith(stop)]
         if ending:
             stop = max(ending, key=len)
@@ -96,6 +109,7 @@ def cases(draw: st.DrawFn) -> Case:
         draw(stop_lists(text)),
         draw(st.booleans()),
         skip_special_tokens,
+        draw(st.sampled_from([0, 0, 1, 3, 6])),
     )
 
 
@@ -134,7 +148,7 @@ def test_a_stream_put_together_is_the_whole_answer(case: Case, sizes: list[int])
 def test_the_whole_answer_is_the_decoded_text_up_to_a_stop_string(case: Case) -> None:
     answer, num_tokens = streamed(case, [])
     decoded = whole_text(case.tokenizer, case.text_ids, skip_special_tokens=case.skip_special_tokens)
-    text, stop = stopped_text(decoded, case.stop, include_stop=case.include_stop)
+    text, stop = stopped_text(decoded, case.stop, include_stop=case.include_stop, num_free=case.num_free)
     assert (answer.text, answer.stop_reason) == (text, stop)
     assert answer.finish_reason is (case.finish_reason if stop is None else FinishReason.STOP)
     assert answer.token_ids == tuple(case.token_ids[: len(answer.token_ids)])
@@ -199,7 +213,7 @@ MODEL = ModelCard("tiny", (), created_s=0, max_model_tokens=1000, vocab_size=300
 def test_choices_that_stream_together_are_each_their_whole_answer(choices: list[tuple[Case, list[int]]]) -> None:
     first = choices[0][0]
     played = [
-        (replace(case, stop=first.stop, include_stop=first.include_stop, skip_special_tokens=True), sizes)
+        (replace(first, token_ids=case.token_ids, finish_reason=case.finish_reason, skip_special_tokens=True), sizes)
         for case, sizes in choices
         if case.tokenizer is first.tokenizer
     ]
@@ -210,7 +224,7 @@ def test_choices_that_stream_together_are_each_their_whole_answer(choices: list[
 
     async def read() -> tuple[list[ChoiceDelta], int]:
         service = TextService(ScriptedEngine(script), first.tokenizer, None, MODEL)
-        sampling = SamplingParams(max_tokens=500, num_logprobs=0)
+        sampling = SamplingParams(max_tokens=500, min_tokens=first.min_tokens, num_logprobs=0)
         prompt = TokenPrompt([first.tokenizer.vocab_size - 1])  # some text, so that an answer goes on from it
         stream = await service.start(
             Generation("r", prompt, sampling, n=len(played), stop=first.stop, include_stop=first.include_stop)

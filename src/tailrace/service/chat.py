@@ -98,9 +98,11 @@ class ChatTemplate:
         return "".join(pieces)
 
 
-def _plain_message(message: Mapping[str, Any], place: int) -> dict[str, Any]:
+def _plain_message(message: Any, place: int) -> dict[str, Any]:
     """The message with its content as one string."""
     where = f"messages[{place}]"
+    if not isinstance(message, Mapping):
+        raise InvalidRequest(f"{where} is a {type(message).__name__}; it must be a mapping with a role", param=where)
     if not isinstance(message.get("role"), str):
         raise InvalidRequest(f"{where} has no role", param=f"{where}.role")
     plain = dict(message)

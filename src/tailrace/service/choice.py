@@ -26,6 +26,7 @@ class ChoiceRules:
     stops: StopStrings | None = None
     include_stop: bool = False
     stop_token_ids: tuple[int, ...] = ()
+    min_tokens: int = 0  # no stop string may end in the text of so many tokens
 
 
 class Choice:
@@ -65,9 +66,12 @@ class Choice:
         return self._certain(text)
 
     def _certain(self, text: str) -> str:
-        certain = text if self._stop is None else self._stop.feed(text)
+        certain = text if self._stop is None else self._search(self._stop, text)
         self._ledger.emitted += len(certain)
         return certain
+
+    def _search(self, stop: StopMatcher, text: str) -> str:
+        return stop.feed(text) if self.num_tokens > self._rules.min_tokens else stop.pass_by(text)
 
     def _finish(self, event: TokenEvent, reason: FinishReason, text: str) -> ChoiceDelta:
         text += self._certain(self._detokenizer.finish())

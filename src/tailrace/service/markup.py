@@ -63,9 +63,11 @@ class Guard:
     """Tells message text from template text in one rendered prompt."""
 
     def __init__(self, markup: Markup) -> None:
+        self._firsts = markup.first_characters
         self._mark = private_mark()
-        self._broken = {ord(first): first + self._mark for first in markup.first_characters}
-        self._is_touched = re.compile(f"[{re.escape(''.join(markup.first_characters))}]" if self._broken else "(?!)")
+        while not self._firsts.isdisjoint(self._mark):
+            self._mark = private_mark()
+        self._is_touched = re.compile(f"[{re.escape(''.join(self._firsts))}]" if self._firsts else "(?!)")
 
     def protect(self, value: Any, depth: int = 0) -> Any:
         """The value with every string in it protected; one that no markup could begin in is returned as it is."""
@@ -81,11 +83,16 @@ class Guard:
 
     def protect_text(self, text: str) -> str:
         plain = text.plain if isinstance(text, GuardedText) else text
-        return GuardedText(plain, plain.translate(self._broken), self) if self._is_touched.search(plain) else plain
+        return GuardedText(plain, self._broken(plain), self) if self._is_touched.search(plain) else plain
 
     def release(self, text: str) -> str:
         """Text as it was typed."""
         return text.replace(self._mark, "")
+
+    def _broken(self, text: str) -> str:
+        for first in self._firsts:  # far quicker for a long text than to translate it
+            text = text.replace(first, first + self._mark)
+        return text
 
 
 class GuardedText(str):

@@ -1,54 +1,95 @@
 """Any kind of prompt to token ids. Only here is decided whose markup counts: a template's and a raw prompt's own."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from tailrace.errors import InvalidRequest
-from tailrace.service.api import ChatPrompt, ModelCard, Prompt, TextPrompt
+from tailrace.service.api import ChatPrompt, ModelCard, Prompt, TextPrompt, TokenPrompt
 from tailrace.service.chat import ChatTemplate
+from tailrace.service.context import check_prompt_length
 from tailrace.service.tokenizer import Tokenizer
 
-__all__ = ["PromptEncoder", "check_token_ids"]
+__all__ = ["PromptEncoder", "check_token_ids", "is_long"]
+
+_MESSAGE_CHARS = 64  # rendering a message costs about as much as tokenising so many characters
 
 
 class PromptEncoder:
-    """Blocking; may run on any thread."""
+    """Blocking; may run on any thread.
 
-    def __init__(self, tokenizer: Tokenizer, chat: ChatTemplate | None, model: ModelCard) -> None:
+    With `context_tokens` given, a prompt that cannot fit is refused before the work is done that its length would cost.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, chat: ChatTemplate | None, model: ModelCard, *, max_messages: int) -> None:
         self._tokenizer = tokenizer
         self._chat = chat
         self._model = model
+        self._max_messages = max_messages
 
-    def encode(self, prompt: Prompt) -> list[int]:
-        """Ids of a prompt, which may be none. Raises InvalidRequest."""
+    def encode(self, prompt: Prompt, context_tokens: int | None = None) -> list[int]:
+        """Ids of a prompt, which may be none. Raises InvalidRequest, ContextTooLong."""
         if isinstance(prompt, ChatPrompt):
-            return self._encode_chat(prompt)
+            return self._encode_chat(prompt, context_tokens)
         if isinstance(prompt, TextPrompt):
-            return self._encode_text(prompt)
+            return self._encode_text(prompt, context_tokens)
+        if context_tokens is not None:
+            check_prompt_length(len(prompt.token_ids), context_tokens, "prompt")
         check_token_ids(prompt.token_ids, self._model.vocab_size, "prompt")
         return list(prompt.token_ids)
 
-    def _encode_chat(self, prompt: ChatPrompt) -> list[int]:
+    def _encode_chat(self, prompt: ChatPrompt, context_tokens: int | None) -> list[int]:
         if self._chat is None:
             raise InvalidRequest(
                 f"the model {self._model.name!r} has no chat template; use completions with a prompt instead",
                 param="messages",
             )
+        if len(prompt.messages) > self._max_messages:
+            raise InvalidRequest(
+                f"{len(prompt.messages)} messages were given; at most {self._max_messages} can be", param="messages"
+            )
         guard = self._tokenizer.new_guard()
-        return self._tokenizer.encode_guarded(self._chat.render(prompt, guard), guard)
+        rendered = self._chat.render(prompt, guard)
+        self._check_text(guard.release(rendered), context_tokens, "messages")
+        return self._tokenizer.encode_guarded(rendered, guard)
 
-    def _encode_text(self, prompt: TextPrompt) -> list[int]:
+    def _encode_text(self, prompt: TextPrompt, context_tokens: int | None) -> list[int]:
+        self._check_text(prompt.text, context_tokens, "prompt")
         ids = self._tokenizer.encode(prompt.text, allow_control=prompt.allow_control)
         bos_id = self._tokenizer.bos_id
         wants_bos = prompt.add_special_tokens and self._tokenizer.add_bos and bos_id is not None
         return [bos_id, *ids] if wants_bos and bos_id is not None and ids[:1] != [bos_id] else ids
 
+    def _check_text(self, text: str, context_tokens: int | None, param: str) -> None:
+        if context_tokens is not None:
+            check_prompt_length(self._tokenizer.least_tokens(text), context_tokens, param, is_least=True)
+
 
 def check_token_ids(token_ids: Sequence[int], vocab_size: int, param: str) -> None:
-    """Raises InvalidRequest, with the place, for an id outside the vocabulary."""
+    """Raises InvalidRequest, with the place, for what is no id of the vocabulary."""
     for place, token_id in enumerate(token_ids):
+        if type(token_id) is not int:
+            raise InvalidRequest(f"{param}: place {place} has a {type(token_id).__name__}, no token id", param=param)
         if not 0 <= token_id < vocab_size:
             raise InvalidRequest(
                 f"{param}: token id {token_id} at place {place} is not in the vocabulary, "
                 f"whose ids are 0 to {vocab_size - 1}",
                 param=param,
             )
+
+
+def is_long(prompt: Prompt, max_chars: int) -> bool:
+    """Whether encoding may be more work than tokenising `max_chars` characters. Looks at no more than decides that."""
+    if isinstance(prompt, TextPrompt):
+        return len(prompt.text) > max_chars
+    if isinstance(prompt, TokenPrompt):
+        return len(prompt.token_ids) > max_chars
+    work: float = 0
+    for values in (prompt.template_args, *prompt.messages[: max_chars // _MESSAGE_CHARS + 1]):
+        work += _MESSAGE_CHARS + (sum(map(_work, values.values())) if isinstance(values, Mapping) else 0)
+    return work > max_chars
+
+
+def _work(value: object) -> float:
+    if isinstance(value, str):
+        return len(value)
+    return math.inf if isinstance(value, Mapping | Sequence) else 0  # nobody has counted what is in there

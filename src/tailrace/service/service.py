@@ -7,11 +7,13 @@ from dataclasses import replace
 from tailrace.engine.client import EngineClient
 from tailrace.errors import InvalidRequest, UnavailableError
 from tailrace.service.api import ChatPrompt, Generation, ModelCard, Prompt, TextPrompt
-from tailrace.service.bounds import TextBounds, check_generation, fit_max_tokens
+from tailrace.service.bounds import TextBounds, check_generation
 from tailrace.service.chat import ChatTemplate
 from tailrace.service.choice import Choice, ChoiceRules
+from tailrace.service.context import fit_max_tokens
 from tailrace.service.detokenize import TokenTexts
-from tailrace.service.prompts import PromptEncoder, check_token_ids
+from tailrace.service.prompts import PromptEncoder, check_token_ids, is_long
+from tailrace.service.sampling import settled_temperature
 from tailrace.service.seeds import choice_seed, draw_seed
 from tailrace.service.stop import StopStrings
 from tailrace.service.stream import SubmittedChoice, TextStream
@@ -34,9 +36,9 @@ class TextService:
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
-        self._prompts = PromptEncoder(tokenizer, chat, model)
         self._model = model
         self._bounds = bounds or TextBounds()
+        self._prompts = PromptEncoder(tokenizer, chat, model, max_messages=self._bounds.max_messages)
         self._texts = {skip: TokenTexts(tokenizer.vocabulary, skip_special_tokens=skip) for skip in (False, True)}
 
     @property
@@ -51,9 +53,10 @@ class TextService:
         if not self.is_ready:
             raise UnavailableError("the model is not ready; try again in a moment")
         check_generation(generation, self._bounds, self._model.vocab_size)
-        prompt_ids = await self._encode(generation.prompt)
         context_tokens = min(self._engine.max_model_tokens, self._model.max_model_tokens)
-        sampling = fit_max_tokens(generation.sampling, len(prompt_ids), context_tokens)
+        prompt_ids = await self._encode(generation.prompt, context_tokens)
+        prompt_param = "messages" if isinstance(generation.prompt, ChatPrompt) else "prompt"
+        sampling = fit_max_tokens(generation.sampling, len(prompt_ids), context_tokens, prompt_param)
         echoed = self._prompt_text(generation, prompt_ids) if generation.echo else ""
         submitted = self._submit(generation, prompt_ids, sampling)
         return TextStream(self._engine, submitted, prompt_tokens=len(prompt_ids), echoed=echoed)
@@ -70,9 +73,12 @@ class TextService:
         check_token_ids(token_ids, self._model.vocab_size, "tokens")
         return self._tokenizer.decode(token_ids, skip_special_tokens=False)
 
-    async def _encode(self, prompt: Prompt) -> list[int]:
-        is_long = _num_chars(prompt) > self._bounds.max_inline_chars
-        ids = await asyncio.to_thread(self.tokenize, prompt) if is_long else self.tokenize(prompt)
+    async def _encode(self, prompt: Prompt, context_tokens: int) -> list[int]:
+        encode = self._prompts.encode
+        if is_long(prompt, self._bounds.max_inline_chars):
+            ids = await asyncio.to_thread(encode, prompt, context_tokens)
+        else:
+            ids = encode(prompt, context_tokens)
         if not ids:
             raise InvalidRequest("the prompt is empty: give it at least one token", param="prompt")
         return ids
@@ -89,6 +95,7 @@ class TextService:
             stops=StopStrings(generation.stop) if generation.stop else None,
             include_stop=generation.include_stop,
             stop_token_ids=generation.sampling.stop_token_ids,
+            min_tokens=generation.sampling.min_tokens,
         )
 
     def _submit(
@@ -96,6 +103,7 @@ class TextService:
     ) -> list[SubmittedChoice]:
         """All choices, or none."""
         rules = self._rules(generation, prompt_ids)
+        sampling = replace(sampling, temperature=settled_temperature(sampling.temperature))
         seed = draw_seed() if generation.seed is None else generation.seed
         submitted: list[SubmittedChoice] = []
         try:
@@ -113,12 +121,3 @@ class TextService:
                 self._engine.abort(choice.request_id)
             raise
         return submitted
-
-
-def _num_chars(prompt: Prompt) -> int:
-    """How much text is to be tokenised: what messages hold besides content is short."""
-    if isinstance(prompt, TextPrompt):
-        return len(prompt.text)
-    if isinstance(prompt, ChatPrompt):
-        return sum(len(str(message.get("content"))) for message in prompt.messages)
-    return 0

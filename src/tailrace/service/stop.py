@@ -71,7 +71,15 @@ class StopMatcher:
             self._node = self._strings.step(self._node, character)
             if self._node.match is not None:
                 return self._end(self._held + text[: place + 1], self._node.match)
-        return text if self._include_stop else self._hold(self._held + text)
+        return self._let_out(text)
+
+    def pass_by(self, text: str) -> str:
+        """As `feed`, for text in which no stop string may end. One may begin in it."""
+        for character in text:
+            self._node = self._strings.step(self._node, character)
+        while self._node.fallback is not None and not self._node.steps:  # nothing longer could still be met
+            self._node = self._node.fallback
+        return self._let_out(text)
 
     def finish(self) -> str:
         """The text held back, when the stream ends without a stop string."""
@@ -83,7 +91,10 @@ class StopMatcher:
         self._held = ""
         return text if self._include_stop else text[: len(text) - len(stop)]
 
-    def _hold(self, text: str) -> str:
+    def _let_out(self, text: str) -> str:
+        if self._include_stop:
+            return text
+        text = self._held + text
         certain = len(text) - self._node.depth
         self._held = text[certain:]
         return text[:certain]

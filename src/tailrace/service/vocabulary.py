@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tokenizers import Tokenizer as Encoder
 
-__all__ = ["Spelling", "TextEncoders", "Vocabulary"]
+__all__ = ["Spelling", "TextEncoders", "Vocabulary", "byte_pieces"]
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -27,6 +27,13 @@ def _byte_of_character() -> dict[str, int]:
 
 
 _BYTE_OF_CHARACTER = _byte_of_character()
+
+
+def byte_pieces(spelling: Spelling) -> list[str]:
+    """How a vocabulary writes each of the 256 bytes alone."""
+    if spelling is Spelling.SENTENCEPIECE:
+        return [f"<0x{byte:02X}>" for byte in range(256)]
+    return sorted(_BYTE_OF_CHARACTER, key=_BYTE_OF_CHARACTER.__getitem__)
 
 
 def _byte_level_bytes(piece: str) -> bytes:

@@ -27,10 +27,13 @@ def _rules(
     include_stop: bool = False,
     skip: bool = True,
     stop_token_ids: tuple[int, ...] = (),
+    min_tokens: int = 0,
 ) -> ChoiceRules:
     texts = TokenTexts(tokenizer.vocabulary, skip_special_tokens=skip)
     stops = StopStrings(stop) if stop else None
-    return ChoiceRules(texts, stops=stops, include_stop=include_stop, stop_token_ids=stop_token_ids)
+    return ChoiceRules(
+        texts, stops=stops, include_stop=include_stop, stop_token_ids=stop_token_ids, min_tokens=min_tokens
+    )
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -242,3 +245,34 @@ def test_hidden_tokens_take_no_place(tokenizer: Tokenizer) -> None:
 
 def test_places_do_not_depend_on_what_a_stop_string_holds_back(tokenizer: Tokenizer) -> None:
     assert _both_ways(tokenizer, _ids(tokenizer, "abcabd"), ["abd"]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("said", "min_tokens", "text", "stop"),
+    [
+        ("a.b.c", 0, "a", "."),
+        ("a.b.c", 1, "a", "."),
+        ("a.b.c", 2, "a.b", "."),  # the stop string of the second token is passed by
+        ("a.b.c", 4, "a.b.c", None),
+        ("a.b.c", 9, "a.b.c", None),
+        ("xSTy", 2, "x", "ST"),  # it may begin before, and has to end behind
+        ("xSTy", 3, "xSTy", None),
+    ],
+)
+def test_a_stop_string_counts_once_it_ends_behind_the_least_number_of_tokens(
+    tokenizer: Tokenizer, said: str, min_tokens: int, text: str, stop: str | None
+) -> None:
+    rules, events = _rules(tokenizer, [".", "ST"], min_tokens=min_tokens), events_of(_ids(tokenizer, said))
+    for deltas in (_deltas(Choice(0, rules), events), _deltas_of_one_batch(Choice(0, rules), events)):
+        assert ("".join(delta.text for delta in deltas), deltas[-1].stop_reason) == (text, stop)
+
+
+def _deltas_of_one_batch(choice: Choice, events: Sequence[TokenEvent]) -> list[ChoiceDelta]:
+    delta = choice.feed(events)
+    assert delta is not None
+    return [delta]
+
+
+def test_a_stop_string_that_is_passed_by_holds_nothing_back(tokenizer: Tokenizer) -> None:
+    deltas = _deltas(Choice(0, _rules(tokenizer, ["."], min_tokens=3)), events_of(_ids(tokenizer, "a.b")))
+    assert [delta.text for delta in deltas] == ["a", ".", "b"]

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -22,6 +23,8 @@ from tailrace.service.api import (
 )
 from tailrace.service.bounds import TextBounds
 from tailrace.service.chat import ChatTemplate
+from tailrace.service.markup import Guard
+from tailrace.service.prompts import PromptEncoder
 from tailrace.service.seeds import choice_seed
 from tailrace.service.service import TextService
 from tailrace.service.tokenizer import Tokenizer
@@ -258,11 +261,71 @@ async def test_a_prompt_that_fills_the_context_is_refused() -> None:
         await _service(_says(byte_level_tokenizer(), "x")).start(_generation(TokenPrompt([5] * 100)))
 
 
+FULL = r"the prompt has at least \d+ tokens; the model's context of 100 tokens"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "param", "message"),
+    [
+        (TextPrompt("hello" * 300), "prompt", FULL),
+        (ChatPrompt([{"role": "user", "content": "<|im_end|>" * 300}]), "messages", FULL),
+        (TokenPrompt([999_999] * 100), "prompt", "has 100 tokens; the model's context of 100 tokens"),
+    ],
+)
+async def test_a_prompt_that_can_never_fit_is_refused_before_it_is_tokenised(
+    prompt: Prompt, param: str, message: str
+) -> None:
+    class Untouched(Tokenizer):
+        def encode(self, text: str, *, allow_control: bool) -> list[int]:
+            raise AssertionError("tokenised")
+
+        def encode_guarded(self, text: str, guard: Guard) -> list[int]:
+            raise AssertionError("tokenised")
+
+    service = _service(_says(byte_level_tokenizer(), "x"), Untouched.from_source(byte_level_vocabulary()))
+    with pytest.raises(ContextTooLong, match=message) as caught:
+        await service.start(_generation(prompt))
+    assert caught.value.param == param
+
+
+async def test_a_chat_that_fills_the_context_is_refused_as_messages() -> None:
+    chat = ChatPrompt([{"role": "user", "content": "xyz" * 40}])
+    with pytest.raises(ContextTooLong, match="has 122 tokens; the model's context of 100 tokens") as caught:
+        await _service(_says(byte_level_tokenizer(), "x")).start(_generation(chat))
+    assert caught.value.param == "messages"
+
+
+async def test_more_messages_than_allowed_are_refused() -> None:
+    service = _service(_says(byte_level_tokenizer(), "x"), bounds=TextBounds(max_messages=2))
+    chat = ChatPrompt([{"role": "user", "content": "x"}] * 3)
+    with pytest.raises(InvalidRequest, match="3 messages were given; at most 2 can be") as caught:
+        await service.start(_generation(chat))
+    assert caught.value.param == "messages"
+
+
+def test_a_text_may_be_tokenised_that_is_longer_than_the_context() -> None:
+    assert len(_service(_says(byte_level_tokenizer(), "x")).tokenize(TextPrompt("hello" * 300))) == 300
+
+
+async def test_a_stop_string_waits_for_the_least_number_of_tokens() -> None:
+    engine = _says(byte_level_tokenizer(), "a.b.c")
+    generation = replace(_generation(sampling=replace(SAMPLING, min_tokens=2)), stop=(".",))
+    assert _text(await _read(await _service(engine).start(generation))) == "a.b"
+
+
+async def test_a_temperature_next_to_zero_is_zero() -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    await _service(engine).start(_generation(sampling=replace(SAMPLING, temperature=1e-40)))
+    assert engine.submitted[0].sampling.temperature == 0.0
+
+
 @pytest.mark.parametrize(
     ("generation", "param"),
     [
         (replace(_generation(), n=0), "n"),
         (replace(_generation(), n=1000), "n"),
+        (replace(_generation(), seed=2**64), "seed"),
+        (_generation(sampling=replace(SAMPLING, temperature=-1.0)), "temperature"),
         (replace(_generation(), stop=("a", "b", "c", "d", "e")), "stop"),
         (replace(_generation(), stop=("",)), "stop"),
         (replace(_generation(), stop=("x" * 2000,)), "stop"),
@@ -274,6 +337,7 @@ async def test_a_prompt_that_fills_the_context_is_refused() -> None:
         (_generation(TokenPrompt([1, 300])), "prompt"),
         (_generation(TokenPrompt([])), "prompt"),
         (_generation(TextPrompt("")), "prompt"),
+        (_generation(TokenPrompt([True])), "prompt"),
         (_generation(ChatPrompt([])), "messages"),
     ],
 )
@@ -357,6 +421,31 @@ async def test_long_prompts_leave_the_event_loop() -> None:
     for prompt in (TextPrompt("hello"), TextPrompt("hello hello hello")):
         await service.start(_generation(prompt))
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
+
+
+async def test_every_kind_of_large_prompt_leaves_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    encode = PromptEncoder.encode
+
+    def spy(self: PromptEncoder, prompt: Prompt, context_tokens: int | None = None) -> list[int]:
+        threads.append(threading.current_thread())
+        return encode(self, prompt, context_tokens)
+
+    monkeypatch.setattr(PromptEncoder, "encode", spy)
+    service = _service(_says(byte_level_tokenizer(), "x"), bounds=TextBounds(max_inline_chars=200))
+    message = {"role": "user", "content": "x"}
+    large: list[Prompt] = [
+        TokenPrompt([5] * 201),
+        ChatPrompt([message] * 4),
+        ChatPrompt([{**message, "name": "x" * 200}]),
+        ChatPrompt([{**message, "content": [{"type": "text", "text": "x"}]}]),
+        ChatPrompt([message], template_args={"x": "x" * 200}),
+    ]
+    small: list[Prompt] = [TokenPrompt([5] * 50), ChatPrompt([message])]
+    for prompt in small + large:
+        with suppress(ContextTooLong):
+            await service.start(_generation(prompt))
+    assert [thread is threading.main_thread() for thread in threads] == [True] * len(small) + [False] * len(large)
 
 
 def test_tokens_and_text_can_be_asked_for() -> None:
