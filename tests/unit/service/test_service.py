@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -339,6 +340,8 @@ async def test_a_temperature_next_to_zero_is_zero() -> None:
         (_generation(TextPrompt("")), "prompt"),
         (_generation(TokenPrompt([True])), "prompt"),
         (_generation(ChatPrompt([])), "messages"),
+        (_generation(ChatPrompt(cast("list[dict[str, str]]", ["hello"]))), "messages[0]"),
+        (replace(_generation(), stop=cast("tuple[str, ...]", (1,))), "stop"),
     ],
 )
 async def test_bad_requests_are_refused_by_name(generation: Generation, param: str) -> None:

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Encoder
 
 from tailrace.errors import CheckpointError, InvalidRequest, UnsupportedModel
+from tailrace.service.gguf_tokenizer import read_gguf_vocabulary
 from tailrace.service.tokenizer import Tokenizer
 from tests.support.text import (
     CONTROL,
@@ -140,9 +142,32 @@ def test_ids_outside_the_vocabulary_have_no_bytes() -> None:
     assert tokenizer.token_bytes(-1) == b""
 
 
-def test_a_lone_surrogate_is_refused() -> None:
+class _Spy:
+    """An encoder that remembers how it was called."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        self.calls.append(name)
+        return getattr(self._encoder, name)
+
+
+def test_long_texts_are_encoded_by_the_call_that_lets_other_threads_run() -> None:
+    vocabulary, encoders = read_gguf_vocabulary(byte_level_vocabulary())
+    spy = _Spy(encoders.opening)
+    tokenizer = Tokenizer(vocabulary, replace(encoders, opening=cast("Encoder", spy)))
+    for text, call in (("hello", "encode"), ("hello the " * 5000, "encode_batch_fast")):
+        spy.calls.clear()
+        assert tokenizer.encode(text, allow_control=False) == encoders.opening.encode(text).ids
+        assert spy.calls == [call]
+
+
+@pytest.mark.parametrize("length", [0, 10_000])
+def test_a_lone_surrogate_is_refused(length: int) -> None:
     with pytest.raises(InvalidRequest, match="surrogate"):
-        byte_level_tokenizer().encode("x\ud800", allow_control=False)
+        byte_level_tokenizer().encode("x" * length + "\ud800", allow_control=False)
 
 
 def test_unknown_pre_tokenizer_is_named() -> None:
