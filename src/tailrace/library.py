@@ -240,7 +240,7 @@ def _is_prompt(prompts: PromptLike | Sequence[PromptLike]) -> "TypeIs[PromptLike
 def _generation(prompt: PromptLike, options: Options) -> Generation:
     settings: dict[str, Any] = {"max_tokens": 0, **options}
     stop, seed = settings.pop("stop", ()), settings.pop("seed", None)
-    settings["logit_bias"] = tuple(settings.get("logit_bias", {}).items())
+    settings["logit_bias"] = tuple(dict(settings.get("logit_bias", {})).items())
     settings["stop_token_ids"] = tuple(settings.get("stop_token_ids", ()))
     kind: Prompt = TextPrompt(prompt) if isinstance(prompt, str) else ChatPrompt(prompt)
     return Generation(

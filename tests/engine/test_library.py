@@ -76,6 +76,9 @@ def test_what_cannot_run_is_refused_when_asked_for(engine: Engine) -> None:
         engine.stream("word " * 600)
     with pytest.raises(InvalidRequest):
         engine.stream("")
+    with pytest.raises(InvalidRequest, match="temperature"):
+        engine.generate("x", temperature="a")  # type: ignore[arg-type]  # what a checker would have told
+    assert engine.generate([CHAT], temperature=0.0)[0].text == ANSWER
 
 
 def test_a_chat_alone_is_a_batch_of_one_too(engine: Engine) -> None:
