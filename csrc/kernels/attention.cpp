@@ -23,9 +23,7 @@ struct FloatPair {
     float even, odd;
 };
 
-TAILRACE_INLINE void store_pairs(FloatPair* out, Vec x) {
-    store(reinterpret_cast<float*>(out), x);
-}
+TAILRACE_INLINE void store_pairs(FloatPair* out, Vec x) { store(reinterpret_cast<float*>(out), x); }
 
 // A cache of float32: a pair of values is two vectors.
 struct FloatCache {
@@ -57,9 +55,7 @@ struct HalfCache {
     }
 };
 
-TAILRACE_INLINE void store_pairs(uint32_t* out, Vec x) {
-    store_bf16(reinterpret_cast<uint16_t*>(out), x);
-}
+TAILRACE_INLINE void store_pairs(uint32_t* out, Vec x) { store_bf16(reinterpret_cast<uint16_t*>(out), x); }
 
 #else
 
@@ -119,9 +115,7 @@ struct KeyBlock {
     }
 };
 
-TAILRACE_INLINE int clamp_lane(int n) {
-    return n < 0 ? 0 : n > kLanes ? kLanes : n;
-}
+TAILRACE_INLINE int clamp_lane(int n) { return n < 0 ? 0 : n > kLanes ? kLanes : n; }
 
 template <class Cache, int R>
 struct RowTile {
@@ -298,12 +292,8 @@ void attend(const AttentionTask& task) {
 
 }  // namespace
 
-void attention_bf16(const AttentionTask& task) {
-    attend<HalfCache>(task);
-}
+void attention_bf16(const AttentionTask& task) { attend<HalfCache>(task); }
 
-void attention_f32(const AttentionTask& task) {
-    attend<FloatCache>(task);
-}
+void attention_f32(const AttentionTask& task) { attend<FloatCache>(task); }
 
 }  // namespace tailrace::TAILRACE_ISA

@@ -16,24 +16,12 @@ constexpr int kRows = 12;     // of one tile: 12 sums and 12 products in 32 regi
 constexpr int kPairRows = 6;  // of two tiles
 using Bytes = __m512i;
 
-TAILRACE_INLINE Bytes load_bytes(const uint8_t* p) {
-    return _mm512_loadu_si512(p);
-}
-TAILRACE_INLINE Bytes low_nibbles(Bytes b) {
-    return _mm512_and_si512(b, _mm512_set1_epi8(15));
-}
-TAILRACE_INLINE Bytes high_nibbles(Bytes b) {
-    return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(15));
-}
-TAILRACE_INLINE VecI dot_q4(VecI s, Bytes w, int32_t a) {
-    return {_mm512_dpbusd_epi32(s.v, w, _mm512_set1_epi32(a))};
-}
-TAILRACE_INLINE VecI start_q8(int32_t shift) {
-    return set1(shift);
-}
-TAILRACE_INLINE VecI dot_q8(VecI s, Bytes w, int32_t a) {
-    return dot_q4(s, w, a);
-}
+TAILRACE_INLINE Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+TAILRACE_INLINE Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(15)); }
+TAILRACE_INLINE Bytes high_nibbles(Bytes b) { return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(15)); }
+TAILRACE_INLINE VecI dot_q4(VecI s, Bytes w, int32_t a) { return {_mm512_dpbusd_epi32(s.v, w, _mm512_set1_epi32(a))}; }
+TAILRACE_INLINE VecI start_q8(int32_t shift) { return set1(shift); }
+TAILRACE_INLINE VecI dot_q8(VecI s, Bytes w, int32_t a) { return dot_q4(s, w, a); }
 
 #elif defined(__AVX2__)
 
@@ -63,9 +51,7 @@ TAILRACE_INLINE VecI dot_q4(VecI s, Bytes w, int32_t a) {
     const __m256i four = _mm256_set1_epi32(a);
     return {add_products(s.a, w.a, four), add_products(s.b, w.b, four)};
 }
-TAILRACE_INLINE VecI start_q8(int32_t) {
-    return set1(int32_t{0});
-}
+TAILRACE_INLINE VecI start_q8(int32_t) { return set1(int32_t{0}); }
 // The full range of a stored byte would saturate: multiply |w| with a under the sign of w.
 TAILRACE_INLINE VecI dot_q8(VecI s, Bytes w, int32_t a) {
     const __m256i four = _mm256_set1_epi32(a), flip = _mm256_set1_epi8(-128);
@@ -95,20 +81,20 @@ TAILRACE_INLINE Bytes high_nibbles(Bytes b) {
     for (uint8_t& byte : b.v) byte >>= 4;
     return b;
 }
+// Written so that a compiler sees sixteen equal lanes.
 TAILRACE_INLINE VecI dot_q4(VecI s, const Bytes& w, int32_t four) {
     int8_t a[4];
     std::memcpy(a, &four, 4);
+    uint32_t words[kLanes];
+    std::memcpy(words, w.v, sizeof words);
     for (int i = 0; i < kLanes; ++i) {
-        for (int j = 0; j < 4; ++j) s.v[i] += w.v[i * 4 + j] * a[j];
+        const auto byte = [&](int j) { return static_cast<int32_t>(words[i] >> (8 * j) & 255); };
+        s.v[i] += byte(0) * a[0] + byte(1) * a[1] + byte(2) * a[2] + byte(3) * a[3];
     }
     return s;
 }
-TAILRACE_INLINE VecI start_q8(int32_t shift) {
-    return set1(shift);
-}
-TAILRACE_INLINE VecI dot_q8(VecI s, const Bytes& w, int32_t a) {
-    return dot_q4(s, w, a);
-}
+TAILRACE_INLINE VecI start_q8(int32_t shift) { return set1(shift); }
+TAILRACE_INLINE VecI dot_q8(VecI s, const Bytes& w, int32_t a) { return dot_q4(s, w, a); }
 
 #endif
 
@@ -338,12 +324,18 @@ void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int nu
 
 int32_t dot_codes(int64_t count) {
     constexpr int kChains = 12;
-    const uint8_t zeros[64] = {};
-    const Bytes codes = load_bytes(zeros);
+    uint8_t bytes[kChains][64];
+    std::memset(bytes, 1, sizeof bytes);
+    __asm__ volatile("" : : "r"(bytes) : "memory");  // for all the compiler knows, they differ
+    Bytes codes[kChains];
     VecI s[kChains];
-    for (VecI& chain : s) chain = set1(int32_t{1});
+    for (int k = 0; k < kChains; ++k) {
+        codes[k] = load_bytes(bytes[k]);
+        s[k] = set1(int32_t{0});
+    }
     for (int64_t i = 0; i < count; i += kChains) {
-        for (VecI& chain : s) chain = dot_q4(chain, codes, static_cast<int32_t>(i));
+#pragma GCC unroll 12
+        for (int k = 0; k < kChains; ++k) s[k] = dot_q4(s[k], codes[k], static_cast<int32_t>(i));
     }
     for (int k = 1; k < kChains; ++k) s[0] = s[0] + s[k];
     return sum(s[0]);

@@ -25,13 +25,9 @@ constexpr int kKeyGroup = 16;  // positions whose keys (and values) lie together
 
 enum class Format : int32_t { kF32, kF16, kBf16, kQ8, kQ8Half, kQ4, kQ4Half };  // ...Half: scales in float16
 
-constexpr bool is_quantized(Format format) {
-    return format >= Format::kQ8;
-}
+constexpr bool is_quantized(Format format) { return format >= Format::kQ8; }
 
-constexpr size_t align64(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
+constexpr size_t align64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // A group of 32 inputs of one tile, codes and scales.
 constexpr size_t group_bytes(Format format) {
@@ -69,9 +65,7 @@ constexpr size_t tile_bytes(Format format, size_t inputs) {
 //
 // in bfloat16, or the same with the pair split into two float32 vectors [..][2][16]. D is head_dim rounded up to 16.
 // A block holds all caches: for each cache, [KV heads][block_tokens/16][keys, values].
-constexpr int padded_head(int head_dim) {
-    return (head_dim + 15) / 16 * 16;
-}
+constexpr int padded_head(int head_dim) { return (head_dim + 15) / 16 * 16; }
 
 constexpr size_t kv_tile_bytes(int head_dim, size_t value_bytes) {
     return padded_head(head_dim) * kKeyGroup * value_bytes;

@@ -23,9 +23,7 @@ void rms_norm(const float* x, const float* weight, int cols, float eps, float* o
     }
 }
 
-TAILRACE_INLINE Vec silu_times(Vec gate, Vec up) {
-    return gate / (set1(1.0f) + exp(zero() - gate)) * up;
-}
+TAILRACE_INLINE Vec silu_times(Vec gate, Vec up) { return gate / (set1(1.0f) + exp(zero() - gate)) * up; }
 
 void swiglu(const float* gate, const float* up, int cols, float* out) {
     int c = 0;

@@ -23,9 +23,7 @@ void require(bool condition, Message message) {
     }
 }
 
-bool is_within(int value, int bound) {
-    return value >= 0 && value < bound;
-}
+bool is_within(int value, int bound) { return value >= 0 && value < bound; }
 
 }  // namespace
 

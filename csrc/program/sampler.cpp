@@ -18,9 +18,7 @@ uint64_t candidate(float logit, int id) {
     return static_cast<uint64_t>(~ascending) << 32 | static_cast<uint32_t>(id);
 }
 
-int id_of(uint64_t candidate) {
-    return static_cast<int>(candidate & 0xffffffff);
-}
+int id_of(uint64_t candidate) { return static_cast<int>(candidate & 0xffffffff); }
 
 }  // namespace
 

@@ -71,9 +71,7 @@ constexpr float kFineShareOfHead = 1.0f;
 constexpr float kFineShareOfGate = 1.0f;
 constexpr float kFineShareOfAttention = 2.0f;
 
-float fine_share(Rows rows) {
-    return rows == Rows::kTokens ? kFineShareOfNorm : kFineShareOfHead;
-}
+float fine_share(Rows rows) { return rows == Rows::kTokens ? kFineShareOfNorm : kFineShareOfHead; }
 
 void quantize_row(const Worker& worker, const float* x, const QuantizedRows& out, int row, float fine_share) {
     worker.kernels.quantize(x, out, row, 0, out.groups, fine_share);
@@ -87,9 +85,7 @@ uint8_t* tile_of(const CacheView& cache, const int32_t* blocks, int position, in
 
 }  // namespace
 
-size_t quantized_bytes(int max_rows, int cols) {
-    return QuantizedLayout(max_rows, cols).num_bytes();
-}
+size_t quantized_bytes(int max_rows, int cols) { return QuantizedLayout(max_rows, cols).num_bytes(); }
 
 void EmbedStage::run(const Worker& worker) const {
     const auto [first, last] = share(worker, worker.step.num_tokens);
@@ -240,9 +236,7 @@ void AnglesStage::run(const Worker& worker) const {
     }
 }
 
-bool RopeStage::has_barrier(const Worker& worker) const {
-    return !(is_linked && worker.is_decode);
-}
+bool RopeStage::has_barrier(const Worker& worker) const { return !(is_linked && worker.is_decode); }
 
 void RopeStage::run(const Worker& worker) const {
     if (!has_barrier(worker)) return;

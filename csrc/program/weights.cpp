@@ -8,13 +8,9 @@ namespace tailrace {
 namespace {
 
 // Rows of a tile past the end of the matrix stay zero, as the memory came.
-int rows_of(const Tile& tile) {
-    return tile.width;
-}
+int rows_of(const Tile& tile) { return tile.width; }
 
-uint8_t* bytes_of(const Tile& tile) {
-    return const_cast<uint8_t*>(tile.data);
-}
+uint8_t* bytes_of(const Tile& tile) { return const_cast<uint8_t*>(tile.data); }
 
 const uint8_t* row_of(const View& view, const Tile& tile, int lane) {
     return view.data + (tile.column + lane) * view.row_stride;

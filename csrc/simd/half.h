@@ -27,9 +27,7 @@ static inline float half_to_float(uint16_t half) {
     return bits_float(sign | float_bits(tiny));
 }
 
-static inline float bf16_to_float(uint16_t bf16) {
-    return bits_float(static_cast<uint32_t>(bf16) << 16);
-}
+static inline float bf16_to_float(uint16_t bf16) { return bits_float(static_cast<uint32_t>(bf16) << 16); }
 
 static inline uint16_t float_to_bf16(float value) {
     const uint32_t bits = float_bits(value);
