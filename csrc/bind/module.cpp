@@ -351,6 +351,7 @@ std::pair<double, double> ceilings(const std::string& isa, int num_threads, size
 }  // namespace
 
 NB_MODULE(_native, module) {
+    nb::set_leak_warnings(false);  // a program may outlive the interpreter in a thread that is still computing
     module.attr("MAX_TOP_LOGPROBS") = kMaxTopLogprobs;
     module.attr("PRIVATE_ROWS") = kPrivateRows;
     module.def("isas", &isas);

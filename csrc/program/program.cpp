@@ -23,6 +23,20 @@ void require(bool condition, Message message) {
     }
 }
 
+// Marks the program as busy while it lives.
+class Busy {
+  public:
+    explicit Busy(std::atomic<bool>& flag) : flag_(flag) {
+        require(!flag.exchange(true, std::memory_order_acquire), "another thread is in a step");
+    }
+    ~Busy() { flag_.store(false, std::memory_order_release); }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+  private:
+    std::atomic<bool>& flag_;
+};
+
 bool is_within(int value, int bound) { return value >= 0 && value < bound; }
 
 }  // namespace
@@ -75,20 +89,25 @@ void Program::limit_heads(int heads_per_kv_head) {
 }
 
 void Program::run(const Step& step, const Sampling* sampling, const Samples& samples) {
+    const Busy busy(is_busy_);
+    compute(step, sampling, samples, nullptr);
+}
+
+void Program::compute(const Step& step, const Sampling* sampling, const Samples& samples, Times* times) {
     check(step);
     if (sampling) check(*sampling, step.num_samples);
     lay_out(step);
     step_ = &step;
     sampling_ = sampling;
     samples_ = &samples;
+    times_ = times;
     team_->run(work_);
 }
 
 std::vector<double> Program::profile(const Step& step) {
-    std::vector<std::chrono::steady_clock::time_point> times{std::chrono::steady_clock::now()};
-    times_ = &times;
-    run(step, nullptr, {});
-    times_ = nullptr;
+    const Busy busy(is_busy_);
+    Times times{std::chrono::steady_clock::now()};
+    compute(step, nullptr, {}, &times);
     std::vector<double> seconds;
     for (size_t i = 1; i < times.size(); ++i) {
         seconds.push_back(std::chrono::duration<double>(times[i] - times[i - 1]).count());
@@ -185,6 +204,7 @@ void Program::copy_block(int source, int target, int num_tokens) {
             "copy_block: no block " + std::to_string(source) + " or " + std::to_string(target));
     require(num_tokens >= 0 && num_tokens <= limits_.block_tokens, "copy_block: more tokens than a block has");
     if (source == target) return;
+    const Busy busy(is_busy_);
     const size_t groups = (num_tokens + kKeyGroup - 1) / kKeyGroup;
     for (const CacheView& cache : caches_) {
         for (int head = 0; head < cache.num_kv_heads; ++head) {

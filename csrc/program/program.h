@@ -1,6 +1,7 @@
 // A model lowered to stages, with its KV pool, its activations and its threads: one call computes one step.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -40,8 +41,8 @@ class Program {
     size_t block_bytes() const { return block_bytes_; }
     int vocab() const { return logits_.cols; }
 
-    // Computes a step; draws into `samples` where sampling is given. Throws std::invalid_argument for a step out of
-    // bounds, before anything is computed.
+    // One caller at a time: a second one is refused. Computes a step; draws into `samples` where sampling is given.
+    // Throws std::invalid_argument for a step out of bounds, before anything is computed.
     void run(const Step& step, const Sampling* sampling, const Samples& samples);
     // As run without sampling; what each stage took, in seconds.
     std::vector<double> profile(const Step& step);
@@ -50,6 +51,9 @@ class Program {
     void copy_block(int source, int target, int num_tokens);
 
   private:
+    using Times = std::vector<std::chrono::steady_clock::time_point>;  // the start, then the end of each stage
+
+    void compute(const Step& step, const Sampling* sampling, const Samples& samples, Times* times);
     void check(const Step& step) const;
     void check(const Sampling& sampling, int num_samples) const;
     void lay_out(const Step& step);
@@ -72,12 +76,13 @@ class Program {
     std::vector<int32_t> row_sequences_;
     std::vector<QueryTile> query_tiles_;
     bool is_decode_ = false;
+    std::atomic<bool> is_busy_{false};
 
     // Of the step that is being run.
     const Step* step_ = nullptr;
     const Sampling* sampling_ = nullptr;
     const Samples* samples_ = nullptr;
-    std::vector<std::chrono::steady_clock::time_point>* times_ = nullptr;  // of the end of each stage, if wanted
+    Times* times_ = nullptr;
     std::function<void(int)> work_;
     std::unique_ptr<Team> team_;  // last: its threads end before anything they use
 };

@@ -64,8 +64,8 @@ QuantizedRows rows_of(const Worker& worker, const QuantizedBuffer& buffer, int n
 }
 
 // What a norm feeds carries the few large values of the residual stream; the results of gates and of attention are
-// even. Chosen on real text: top-1 agreement with float32 activations is 96 percent without fine groups and 98.4 with
-// these.
+// even. Chosen on real text, where the best token is that of float32 activations in 95.9 percent of the places without
+// fine groups, and in 98.5 percent with these.
 constexpr float kFineShareOfNorm = 0.4f;
 constexpr float kFineShareOfHead = 0.5f;
 constexpr float kFineShareOfGate = 1.0f;

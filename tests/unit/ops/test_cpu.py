@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -134,6 +135,24 @@ def test_a_refused_step_leaves_everything_usable() -> None:
         executable.logits(replace(valid_step(), token_ids=np.full(4, 99, np.int32)))
 
     assert np.array_equal(executable.logits(valid_step()), expected)
+
+
+def test_two_callers_at_once_are_refused_or_served_but_never_mixed_up() -> None:
+    executable, ids = load(), random_ids(CONFIG, 90)
+    whole = step(LIMITS, Part(0, 0, ids), sample_rows=[89])
+    expected = executable.logits(whole).argmax()
+
+    def call(_: int) -> int | None:
+        try:
+            return int(executable.run(whole, sampling(1, temperature=0.0)).token_ids[0])
+        except EngineError:
+            return None
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(call, range(60)))
+
+    assert set(results) <= {expected, None}
+    assert expected in results
 
 
 @pytest.mark.parametrize(("source", "target", "num_tokens"), [(24, 0, 1), (0, -1, 1), (0, 1, 17)])
