@@ -84,7 +84,7 @@ struct Scratch {
     Operand* queries;  // [rows][dim / 2]
     float* sums;       // [rows][dim]
     float* tops;       // [rows]
-    float* totals;     // [rows]
+    float* totals;     // [rows][16], added up at the end
     Operand* weights;  // [kAttendRows][32]
 
     Scratch(void* memory, int dim) {
@@ -155,24 +155,30 @@ struct RowTile {
         }
     }
 
-    // Turn scores into weights; what is summed so far must be multiplied with `fade`.
+    // Turns scores into weights; what is summed so far must be multiplied with `fade`.
     void weigh(Vec (&s)[R][kKeyGroups], float (&fade)[R]) const {
+        float base[R];
         for (int r = 0; r < R; ++r) {
             const float old_top = scratch.tops[row + r];
             const float block_top = largest(max(max(s[r][0], s[r][1]), max(s[r][2], s[r][3])));
             const float top = old_top > block_top ? old_top : block_top;
             // A row that has seen nothing yet has no largest score to take away.
-            const Vec base = set1(top == kMinusInfinity ? 0.0f : top);
-            float lane[kLanes];
-            store(lane, exp2(set1(old_top) - base));
-            fade[r] = lane[0];
-            for (int g = 0; g < kKeyGroups; ++g) {
-                s[r][g] = exp2(s[r][g] - base);
-                store_pairs(scratch.weights + r * (kKeyBlock / 2) + g * (kKeyGroup / 2), s[r][g]);
+            base[r] = top == kMinusInfinity ? 0.0f : top;
+            fade[r] = 1.0f;
+            if (top != old_top) {
+                float lane[kLanes];
+                store(lane, exp2(set1(old_top) - set1(base[r])));
+                fade[r] = lane[0];
             }
             scratch.tops[row + r] = top;
-            scratch.totals[row + r] =
-                scratch.totals[row + r] * fade[r] + sum((s[r][0] + s[r][1]) + (s[r][2] + s[r][3]));
+        }
+        for (int r = 0; r < R; ++r) {
+            for (int g = 0; g < kKeyGroups; ++g) {
+                s[r][g] = exp2(s[r][g] - set1(base[r]));
+                store_pairs(scratch.weights + r * (kKeyBlock / 2) + g * (kKeyGroup / 2), s[r][g]);
+            }
+            float* totals = scratch.totals + (row + r) * kLanes;
+            store(totals, fma(load(totals), set1(fade[r]), (s[r][0] + s[r][1]) + (s[r][2] + s[r][3])));
         }
     }
 
@@ -255,7 +261,7 @@ void load_queries(const AttentionTask& task, const Scratch<Cache>& scratch, int 
         }
         for (int d = 0; d < dim; d += kLanes) store(scratch.sums + static_cast<size_t>(row) * dim + d, zero());
         scratch.tops[row] = kMinusInfinity;
-        scratch.totals[row] = 0.0f;
+        store(scratch.totals + row * kLanes, zero());
     }
 }
 
@@ -264,7 +270,7 @@ void store_result(const AttentionTask& task, const Scratch<Cache>& scratch, int 
     for (int row = 0; row < task.num_tokens * task.heads; ++row) {
         float* out = task.out + row / task.heads * task.out_stride + row % task.heads * task.head_dim;
         const float* sums = scratch.sums + static_cast<size_t>(row) * dim;
-        const Vec total = set1(scratch.totals[row]);
+        const Vec total = set1(sum(load(scratch.totals + row * kLanes)));
         for (int d = 0; d < task.head_dim; d += kLanes) {
             const int left = task.head_dim - d;
             store_first(out + d, load(sums + d) / total, left < kLanes ? left : kLanes);

@@ -75,8 +75,8 @@ struct RotaryHead {
 
 constexpr int kAttentionRows = 64;  // query rows (tokens x heads) of a task at most
 constexpr size_t attention_scratch_bytes(int head_dim) {
-    const size_t dim = padded_head(head_dim);
-    return kAttentionRows * (dim * 4 + dim * 4 + 8) + 8 * 64 * 8 + 4096;
+    // Queries and sums of each row, its largest score and sixteen partial totals; the weights of some rows.
+    return kAttentionRows * (padded_head(head_dim) * 8 + 4 + 64) + 8 * 64 * 8;
 }
 
 struct Kernels {
