@@ -113,11 +113,22 @@ TAILRACE_INLINE int32_t four_codes(const int8_t* p) {
     return four;
 }
 
+// Nearly every tile is full, and masked stores are slow to be read again.
+TAILRACE_INLINE Vec load_columns(const float* row, const Tile& tile) {
+    return tile.width == kTile ? load(row + tile.column) : load_first(row + tile.column, tile.width);
+}
+TAILRACE_INLINE void store_columns(float* row, const Tile& tile, Vec value) {
+    if (tile.width == kTile) {
+        store(row + tile.column, value);
+    } else {
+        store_first(row + tile.column, value, tile.width);
+    }
+}
+
 TAILRACE_INLINE void write(const GemmOutput& out, size_t row, const Tile& tile, Vec value) {
-    const int n = tile.width;
-    if (out.bias) value = value + load_first(out.bias + tile.column, n);
-    if (out.residual) value = value + load_first(out.residual + row * out.residual_stride + tile.column, n);
-    store_first(out.out + row * out.stride + tile.column, value, n);
+    if (out.bias) value = value + load_columns(out.bias, tile);
+    if (out.residual) value = value + load_columns(out.residual + row * out.residual_stride, tile);
+    store_columns(out.out + row * out.stride, tile, value);
 }
 
 // The formats: how a group of 32 inputs of one tile is read and multiplied.
@@ -208,9 +219,9 @@ TAILRACE_INLINE void add_fine(const QuantizedRows& x, size_t row, int g, const B
         for (int c = 0; c < C; ++c) s[c] = W::dot(s[c], b[c][i], four);
     }
     const Vec unit = set1(x.scales[at] * (1.0f / 256.0f));
+    float* y = out.out + row * out.stride;
     for (int c = 0; c < C; ++c) {
-        float* y = out.out + row * out.stride + tiles[c].column;
-        store_first(y, fma(to_float(s[c]), scale[c] * unit, load_first(y, tiles[c].width)), tiles[c].width);
+        store_columns(y, tiles[c], fma(to_float(s[c]), scale[c] * unit, load_columns(y, tiles[c])));
     }
 }
 
