@@ -3,99 +3,22 @@
 // Each output adds its groups in ascending order into one float, then bias and residual, then the fine codes of its
 // row's fine groups, again in ascending order: whatever the shape of the register tile.
 #include "kernels/functions.h"
-#include "simd/vec.h"
+#include "simd/bytes.h"
 
 namespace tailrace::TAILRACE_ISA {
 
 namespace {
 
-// Bytes: 64 weight codes; dot_* adds to each lane the products of its four codes with four activation codes.
-#if defined(__AVX512VNNI__)
-
-constexpr int kRows = 12;     // of one tile: 12 sums and 12 products in 32 registers
-constexpr int kPairRows = 6;  // of two tiles
-using Bytes = __m512i;
-
-TAILRACE_INLINE Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
-TAILRACE_INLINE Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(15)); }
-TAILRACE_INLINE Bytes high_nibbles(Bytes b) { return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(15)); }
-TAILRACE_INLINE VecI dot_q4(VecI s, Bytes w, int32_t a) { return {_mm512_dpbusd_epi32(s.v, w, _mm512_set1_epi32(a))}; }
-TAILRACE_INLINE VecI start_q8(int32_t shift) { return set1(shift); }
-TAILRACE_INLINE VecI dot_q8(VecI s, Bytes w, int32_t a) { return dot_q4(s, w, a); }
-
+// Rows that are multiplied at once with one tile, and with two.
+#if defined(__AVX512F__)
+constexpr int kRows = 12;  // 12 sums and 12 products in 32 registers
+constexpr int kPairRows = 6;
 #elif defined(__AVX2__)
-
 constexpr int kRows = 4;
 constexpr int kPairRows = 2;
-struct Bytes {
-    __m256i a, b;
-};
-
-TAILRACE_INLINE Bytes load_bytes(const uint8_t* p) {
-    const auto* vectors = reinterpret_cast<const __m256i*>(p);
-    return {_mm256_loadu_si256(vectors), _mm256_loadu_si256(vectors + 1)};
-}
-TAILRACE_INLINE Bytes low_nibbles(Bytes x) {
-    const __m256i mask = _mm256_set1_epi8(15);
-    return {_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask)};
-}
-TAILRACE_INLINE Bytes high_nibbles(Bytes x) {
-    return low_nibbles({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)});
-}
-// Products of unsigned and signed bytes, pairs added in 16 bits: at most 2 * 128 * 127, which does not saturate.
-TAILRACE_INLINE __m256i add_products(__m256i sum, __m256i bytes, __m256i a) {
-    const __m256i pairs = _mm256_maddubs_epi16(bytes, a);
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-TAILRACE_INLINE VecI dot_q4(VecI s, Bytes w, int32_t a) {
-    const __m256i four = _mm256_set1_epi32(a);
-    return {add_products(s.a, w.a, four), add_products(s.b, w.b, four)};
-}
-TAILRACE_INLINE VecI start_q8(int32_t) { return set1(int32_t{0}); }
-// The full range of a stored byte would saturate: multiply |w| with a under the sign of w.
-TAILRACE_INLINE VecI dot_q8(VecI s, Bytes w, int32_t a) {
-    const __m256i four = _mm256_set1_epi32(a), flip = _mm256_set1_epi8(-128);
-    const __m256i low = _mm256_xor_si256(w.a, flip), high = _mm256_xor_si256(w.b, flip);
-    return {add_products(s.a, _mm256_abs_epi8(low), _mm256_sign_epi8(four, low)),
-            add_products(s.b, _mm256_abs_epi8(high), _mm256_sign_epi8(four, high))};
-}
-
 #else
-
 constexpr int kRows = 2;
 constexpr int kPairRows = 1;
-struct Bytes {
-    uint8_t v[64];
-};
-
-TAILRACE_INLINE Bytes load_bytes(const uint8_t* p) {
-    Bytes b;
-    std::memcpy(b.v, p, sizeof b.v);
-    return b;
-}
-TAILRACE_INLINE Bytes low_nibbles(Bytes b) {
-    for (uint8_t& byte : b.v) byte &= 15;
-    return b;
-}
-TAILRACE_INLINE Bytes high_nibbles(Bytes b) {
-    for (uint8_t& byte : b.v) byte >>= 4;
-    return b;
-}
-// Written so that a compiler sees sixteen equal lanes.
-TAILRACE_INLINE VecI dot_q4(VecI s, const Bytes& w, int32_t four) {
-    int8_t a[4];
-    std::memcpy(a, &four, 4);
-    uint32_t words[kLanes];
-    std::memcpy(words, w.v, sizeof words);
-    for (int i = 0; i < kLanes; ++i) {
-        const auto byte = [&](int j) { return static_cast<int32_t>(words[i] >> (8 * j) & 255); };
-        s.v[i] += byte(0) * a[0] + byte(1) * a[1] + byte(2) * a[2] + byte(3) * a[3];
-    }
-    return s;
-}
-TAILRACE_INLINE VecI start_q8(int32_t shift) { return set1(shift); }
-TAILRACE_INLINE VecI dot_q8(VecI s, const Bytes& w, int32_t a) { return dot_q4(s, w, a); }
-
 #endif
 
 template <bool kHalf>
@@ -106,12 +29,6 @@ TAILRACE_INLINE Vec load_scales(const uint8_t* p) {
 
 template <bool kHalf>
 constexpr size_t kScaleBytes = kTile * (kHalf ? 2 : 4);
-
-TAILRACE_INLINE int32_t four_codes(const int8_t* p) {
-    int32_t four;
-    std::memcpy(&four, p, 4);
-    return four;
-}
 
 // Nearly every tile is full, and masked stores are slow to be read again.
 TAILRACE_INLINE Vec load_columns(const float* row, const Tile& tile) {
