@@ -130,7 +130,6 @@ class Builder {
             stage->num_tiles += static_cast<int>(matrix.tiles.size());
         }
         const int inputs = stage->parts.at(0).inputs;
-        require(inputs <= kMaxGroups * kGroup, "a matrix has more than 131072 inputs");
         stage->rows = rows(samples);
         stage->x = floats(x, inputs);
         stage->quantized = codes(quantized, inputs, samples);

@@ -1,7 +1,7 @@
 // int8 activations times 4-bit or 8-bit weights: for each group of 32 inputs an exact integer dot, then its scales.
 //
-// Each output adds its groups in ascending order into one float, then bias and residual, then the fine codes of its
-// row's fine groups, again in ascending order: whatever the shape of the register tile.
+// Each output adds its groups in ascending order into one float, then bias and residual: whatever the shape of the
+// register tile. Within a group all is integer, and exact.
 #include "kernels/functions.h"
 #include "simd/bytes.h"
 
@@ -9,17 +9,15 @@ namespace tailrace::TAILRACE_ISA {
 
 namespace {
 
-// Rows that are multiplied at once with one tile, and with two.
+// Rows that are multiplied at once.
 #if defined(__AVX512F__)
 constexpr int kRows = 12;  // 12 sums and 12 products in 32 registers
-constexpr int kPairRows = 6;
 #elif defined(__AVX2__)
 constexpr int kRows = 4;
-constexpr int kPairRows = 2;
 #else
 constexpr int kRows = 2;
-constexpr int kPairRows = 1;
 #endif
+constexpr int kFineRows = 4;  // that look for fine quads together: each of them pays for those of the others
 
 template <bool kHalf>
 TAILRACE_INLINE Vec load_scales(const uint8_t* p) {
@@ -78,158 +76,93 @@ struct Q8 {
 
 constexpr int kVectors = 8;  // of codes in a group
 
-// R rows times C tiles; meanwhile fetches what lies `ahead` bytes behind each tile (0: nothing).
-template <class W, int R, int C>
-void tile(const QuantizedRows& x, int row, const Tile* tiles, ptrdiff_t ahead, const GemmOutput& out) {
+// One bit a quad: whether it is fine in any of the rows.
+TAILRACE_INLINE uint32_t fine_quads_of(const uint8_t* rows, int count) {
+    uint32_t any = 0;
+    for (int r = 0; r < count; ++r) any |= rows[r];
+    return any;
+}
+
+template <int R>
+TAILRACE_INLINE bool has_fine_quads(const uint8_t* rows) {
+    static_assert(R <= 16);
+    uint64_t first = 0, more = 0;
+    std::memcpy(&first, rows, R < 8 ? R : 8);
+    if constexpr (R > 8) std::memcpy(&more, rows + 8, R - 8);
+    return (first | more) != 0;
+}
+
+// What the upper eight bits of R rows' fine quads add to the dots of group g.
+template <class W, int R>
+TAILRACE_INLINE void dot_high(const QuantizedRows& x, int row, int g, const uint8_t* w, VecI (&s)[R]) {
+    const uint8_t* fine_quads = x.fine_quads + static_cast<size_t>(g) * x.max_rows + row;
+    const size_t stride = static_cast<size_t>(x.groups) * kGroup;
+    const int8_t* high = x.high + row * stride + static_cast<size_t>(g) * kGroup;
+    for (int r = 0; r < R; ++r) s[r] = set1(int32_t{0});
+    if (!has_fine_quads<R>(fine_quads)) return;
+#pragma GCC unroll 4
+    for (int first = 0; first < R; first += kFineRows) {
+        const int last = first + kFineRows < R ? first + kFineRows : R;
+        for (uint32_t quads = fine_quads_of(fine_quads + first, last - first); quads != 0; quads &= quads - 1) {
+            const int i = __builtin_ctz(quads);
+            const Bytes b = W::codes(w, i);
+            for (int r = first; r < last; ++r) s[r] = W::dot(s[r], b, four_codes(high + r * stride + i * 4));
+        }
+        for (int r = first; r < last; ++r) s[r] = shift_left<8>(s[r]);
+    }
+}
+
+// R rows times one tile; meanwhile fetches what lies `ahead` bytes behind it (0: nothing).
+template <class W, int R>
+void multiply_rows(const QuantizedRows& x, int row, const Tile& tile, ptrdiff_t ahead, const GemmOutput& out) {
     const int groups = x.groups;
     const size_t stride = static_cast<size_t>(groups) * kGroup;
-    const uint8_t* w[C];
-    for (int c = 0; c < C; ++c) w[c] = tiles[c].data;
+    const uint8_t* w = tile.data;
     const int8_t* codes = x.codes + row * stride;
-    const size_t first = static_cast<size_t>(row) * groups;
-    Vec acc[R][C];
-    for (int r = 0; r < R; ++r) {
-        for (int c = 0; c < C; ++c) acc[r][c] = zero();
-    }
-    for (int g = 0; g < groups; ++g, codes += kGroup) {
-        const size_t at = first + g;
-        VecI s[R][C];
-        for (int r = 0; r < R; ++r) {
-            for (int c = 0; c < C; ++c) s[r][c] = W::start(x.shifts[at + r * groups]);
-        }
+    size_t at = static_cast<size_t>(row) * groups;
+    Vec acc[R];
+    for (int r = 0; r < R; ++r) acc[r] = zero();
+    for (int g = 0; g < groups; ++g, ++at, codes += kGroup, w += W::kGroupBytes) {
+        VecI s[R];
+        dot_high<W, R>(x, row, g, w, s);
+        for (int r = 0; r < R; ++r) s[r] = s[r] + W::start(x.shifts[at + r * groups]);
 #pragma GCC unroll 8
         for (int i = 0; i < kVectors; ++i) {
-            Bytes b[C];
-            for (int c = 0; c < C; ++c) b[c] = W::codes(w[c], i);
-            for (int r = 0; r < R; ++r) {
-                const int32_t four = four_codes(codes + r * stride + i * 4);
-                for (int c = 0; c < C; ++c) s[r][c] = W::dot(s[r][c], b[c], four);
-            }
+            const Bytes b = W::codes(w, i);
+            for (int r = 0; r < R; ++r) s[r] = W::dot(s[r], b, four_codes(codes + r * stride + i * 4));
         }
-        for (int c = 0; c < C; ++c) {
-            const Vec scale = W::scale(w[c]);
-            for (int r = 0; r < R; ++r) {
-                acc[r][c] = fma(to_float(s[r][c]), scale * set1(x.scales[at + r * groups]), acc[r][c]);
-                acc[r][c] = W::add_offset(acc[r][c], w[c], x.sums[at + r * groups]);
-            }
-            if (ahead != 0) {
-                for (size_t line = 0; line < W::kGroupBytes; line += 64) prefetch(w[c] + ahead + line);
-            }
-            w[c] += W::kGroupBytes;
+        const Vec scale = W::scale(w);
+        for (int r = 0; r < R; ++r) {
+            acc[r] = fma(to_float(s[r]), scale * set1(x.scales[at + r * groups]), acc[r]);
+            acc[r] = W::add_offset(acc[r], w, x.sums[at + r * groups]);
+        }
+        if (ahead != 0) {
+            for (size_t line = 0; line < W::kGroupBytes; line += 64) prefetch(w + ahead + line);
         }
     }
-    for (int r = 0; r < R; ++r) {
-        for (int c = 0; c < C; ++c) write(out, row + r, tiles[c], acc[r][c]);
-    }
+    for (int r = 0; r < R; ++r) write(out, row + r, tile, acc[r]);
 }
 
-// Adds the fine codes of one row of one group to the result.
-template <class W, int C>
-TAILRACE_INLINE void add_fine(const QuantizedRows& x, size_t row, int g, const Bytes (&b)[C][kVectors],
-                              const Vec (&scale)[C], const Tile* tiles, const GemmOutput& out) {
-    const size_t at = row * x.groups + g;
-    const int8_t* fine = x.fine + at * kGroup;
-    VecI s[C];
-    for (int c = 0; c < C; ++c) s[c] = W::start(x.fine_shifts[at]);
-    for (int i = 0; i < kVectors; ++i) {
-        const int32_t four = four_codes(fine + i * 4);
-        for (int c = 0; c < C; ++c) s[c] = W::dot(s[c], b[c][i], four);
-    }
-    const Vec unit = set1(x.scales[at] * (1.0f / 256.0f));
-    float* y = out.out + row * out.stride;
-    for (int c = 0; c < C; ++c) {
-        store_columns(y, tiles[c], fma(to_float(s[c]), scale[c] * unit, load_columns(y, tiles[c])));
-    }
-}
-
-// The rows of a call, and which groups are fine in any of them: looked up once, used for every tile.
-struct Block {
-    const QuantizedRows& x;
-    int first_row;
-    int num_rows;
-    uint64_t fine[kMaxGroups / 64];
-
-    Block(const QuantizedRows& rows, int first, int count) : x(rows), first_row(first), num_rows(count) {
-        for (int word = 0; word * 64 < x.groups; ++word) fine[word] = 0;
-        for (int g = 0; g < x.groups; ++g) {
-            uint64_t any = 0;
-            for (int part = 0; part < num_rows; part += 64) any |= fine_rows(g, part);
-            fine[g / 64] |= static_cast<uint64_t>(any != 0) << (g % 64);
-        }
-    }
-
-    // Bit i: whether group g of row first_row + part + i is fine.
-    uint64_t fine_rows(int g, int part) const {
-        const uint8_t* flags = x.is_fine + static_cast<size_t>(g) * x.max_rows + first_row + part;
-        return nonzero_bytes(flags, num_rows - part < 64 ? num_rows - part : 64);
-    }
-};
-
-template <class W, int C>
-void fine_group(const Block& block, int g, const Tile* tiles, const GemmOutput& out) {
-    Bytes b[C][kVectors];
-    Vec scale[C];
-    for (int c = 0; c < C; ++c) {
-        const uint8_t* w = tiles[c].data + g * W::kGroupBytes;
-        for (int i = 0; i < kVectors; ++i) b[c][i] = W::codes(w, i);
-        scale[c] = W::scale(w);
-    }
-    for (int part = 0; part < block.num_rows; part += 64) {
-        for (uint64_t rows = block.fine_rows(g, part); rows != 0; rows &= rows - 1) {
-            add_fine<W>(block.x, block.first_row + part + __builtin_ctzll(rows), g, b, scale, tiles, out);
-        }
-    }
-}
-
-// The fine groups of all rows, in ascending order for each row, on top of what is there.
-template <class W, int C>
-void fine_groups(const Block& block, const Tile* tiles, const GemmOutput& out) {
-    for (int word = 0; word * 64 < block.x.groups; ++word) {
-        for (uint64_t groups = block.fine[word]; groups != 0; groups &= groups - 1) {
-            fine_group<W, C>(block, word * 64 + __builtin_ctzll(groups), tiles, out);
-        }
-    }
-}
-
-template <class W, int C, int R>
-void up_to_rows(int num_rows, const QuantizedRows& x, int row, const Tile* tiles, ptrdiff_t ahead,
+template <class W, int R>
+void up_to_rows(int num_rows, const QuantizedRows& x, int row, const Tile& tile, ptrdiff_t ahead,
                 const GemmOutput& out) {
     if constexpr (R > 1) {
-        if (num_rows < R) return up_to_rows<W, C, R - 1>(num_rows, x, row, tiles, ahead, out);
+        if (num_rows < R) return up_to_rows<W, R - 1>(num_rows, x, row, tile, ahead, out);
     }
-    tile<W, R, C>(x, row, tiles, ahead, out);
+    multiply_rows<W, R>(x, row, tile, ahead, out);
 }
 
-// Only the first rows have something to fetch: the others find their tiles in the cache.
-template <class W, int C, int R>
-void all_rows(const Block& block, const Tile* tiles, ptrdiff_t ahead, const GemmOutput& out) {
-    for (int row = 0; row < block.num_rows; row += R) {
-        const int left = block.num_rows - row;
-        up_to_rows<W, C, R>(left < R ? left : R, block.x, block.first_row + row, tiles, ahead, out);
-        ahead = 0;
-    }
-}
-
-// Few rows take one tile after the other, a single stream from memory; for one row the processor foresees it by itself.
-// Many rows take two tiles at once, which share each broadcast activation.
+// One tile after the other, a single stream from memory. Only the first rows have something to fetch: the others find
+// the tile in the cache; for one row the processor foresees the stream by itself.
 template <class W>
-void multiply(const Block& block, const Tile* tiles, int num_tiles, const GemmOutput& out) {
-    constexpr int kManyRows = 60;
-    const ptrdiff_t ahead = block.num_rows > 1 ? 4096 : 0;
-    int t = 0;
-    for (; t + 2 <= num_tiles; t += 2) {
-        if (block.num_rows >= kManyRows) {
-            const ptrdiff_t next = t + 4 <= num_tiles ? tiles[t + 2].data - tiles[t].data : 0;
-            all_rows<W, 2, kPairRows>(block, tiles + t, next, out);
-        } else {
-            all_rows<W, 1, kRows>(block, tiles + t, ahead, out);
-            all_rows<W, 1, kRows>(block, tiles + t + 1, ahead, out);
+void multiply(const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles, int num_tiles,
+              const GemmOutput& out) {
+    for (int t = 0; t < num_tiles; ++t) {
+        ptrdiff_t ahead = num_rows > 1 ? 4096 : 0;
+        for (int row = 0; row < num_rows; row += kRows, ahead = 0) {
+            const int left = num_rows - row;
+            up_to_rows<W, kRows>(left < kRows ? left : kRows, x, first_row + row, tiles[t], ahead, out);
         }
-        fine_groups<W, 2>(block, tiles + t, out);
-    }
-    if (t < num_tiles) {
-        all_rows<W, 1, kRows>(block, tiles + t, ahead, out);
-        fine_groups<W, 1>(block, tiles + t, out);
     }
 }
 
@@ -237,16 +170,15 @@ void multiply(const Block& block, const Tile* tiles, int num_tiles, const GemmOu
 
 void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
                     int num_tiles, const GemmOutput& out) {
-    const Block block(x, first_row, num_rows);
     switch (format) {
         case Format::kQ4:
-            return multiply<Q4<false>>(block, tiles, num_tiles, out);
+            return multiply<Q4<false>>(x, first_row, num_rows, tiles, num_tiles, out);
         case Format::kQ4Half:
-            return multiply<Q4<true>>(block, tiles, num_tiles, out);
+            return multiply<Q4<true>>(x, first_row, num_rows, tiles, num_tiles, out);
         case Format::kQ8:
-            return multiply<Q8<false>>(block, tiles, num_tiles, out);
+            return multiply<Q8<false>>(x, first_row, num_rows, tiles, num_tiles, out);
         default:
-            return multiply<Q8<true>>(block, tiles, num_tiles, out);
+            return multiply<Q8<true>>(x, first_row, num_rows, tiles, num_tiles, out);
     }
 }
 

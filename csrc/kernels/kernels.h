@@ -10,22 +10,21 @@
 
 namespace tailrace {
 
-// Activations in int8 per group of 32: value = scale * code. A group that stands out from its row, so that eight bits
-// of it would drown the rest in rounding noise, has eight more: value = scale * (code + fine / 256). Which groups do is
-// decided by the row alone. Rows follow each other without a gap.
+// Activations in int8 per group of 32: value = scale * code. Four neighbours (a quad) with a value that stands out from
+// its row, whose scale would drown the rest of the group in rounding noise, do not count for the scale and have eight
+// bits more: value = scale * (256 * high + code). Which quads are fine is decided by the row alone. Rows follow each
+// other without a gap.
 struct QuantizedRows {
-    int8_t* codes;         // [rows][groups * 32]
-    int8_t* fine;          // [rows][groups * 32], where the group is fine
-    float* scales;         // [rows][groups]
-    float* sums;           // [rows][groups], the sum of the values: what an offset of the weights is multiplied with
-    int32_t* shifts;       // [rows][groups], -128 * sum(codes): takes back the 128 that q8 weights are stored with
-    int32_t* fine_shifts;  // [rows][groups], the same for `fine`
-    uint8_t* is_fine;      // [groups][max_rows], one or zero
+    int8_t* codes;    // [rows][groups * 32]
+    int8_t* high;     // [rows][groups * 32], zero but in fine quads
+    float* scales;    // [rows][groups]
+    float* sums;      // [rows][groups], the sum of the values: what an offset of the weights is multiplied with
+    int32_t* shifts;  // [rows][groups], -128 * sum(256 * high + code): takes back the 128 q8 weights are stored with
+    uint8_t* fine_quads;  // [groups][max_rows], one bit a quad
     int groups;
     int max_rows;
 };
 
-constexpr int kMaxGroups = 4096;  // of a row: 131,072 inputs
 
 // Sixteen (or, at the end of a matrix, fewer) neighbouring output columns.
 struct Tile {
@@ -85,8 +84,8 @@ struct Kernels {
     // out may be x.
     void (*rms_norm)(const float* x, const float* weight, int cols, float eps, float* out);
     void (*swiglu)(const float* gate, const float* up, int cols, float* out);
-    // Groups [first_group, first_group + num_groups) of a row. One is fine when the square of its largest value exceeds
-    // `fine_share` of the average energy of these groups: rounding noise of the others stays below a fixed share.
+    // Groups [first_group, first_group + num_groups) of a row. A quad is fine when the square of its largest value
+    // exceeds `fine_share` of the average energy of these groups: rounding noise stays below a fixed share of it.
     void (*quantize)(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups,
                      float fine_share);
 

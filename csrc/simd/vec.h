@@ -17,15 +17,20 @@ TAILRACE_INLINE Vec zero() { return set1(0.0f); }
 
 TAILRACE_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
-// Bit i: whether byte i of the first n (at most 64) is not zero.
-TAILRACE_INLINE uint64_t nonzero_bytes(const uint8_t* p, int n) {
-#if defined(__AVX512BW__)
-    const __m512i bytes = _mm512_maskz_loadu_epi8(n < 64 ? (uint64_t{1} << n) - 1 : ~uint64_t{0}, p);
-    return _mm512_test_epi8_mask(bytes, bytes);
+// In each lane, the largest of its quad: the lanes 4i to 4i+3.
+TAILRACE_INLINE Vec quad_max(Vec a) {
+#if defined(__AVX512F__)
+    const Vec pairs = max(a, {_mm512_permute_ps(a.v, 0xb1)});
+    return max(pairs, {_mm512_permute_ps(pairs.v, 0x4e)});
+#elif defined(__AVX2__)
+    const Vec pairs = max(a, {_mm256_permute_ps(a.a, 0xb1), _mm256_permute_ps(a.b, 0xb1)});
+    return max(pairs, {_mm256_permute_ps(pairs.a, 0x4e), _mm256_permute_ps(pairs.b, 0x4e)});
 #else
-    uint64_t bits = 0;
-    for (int i = 0; i < n; ++i) bits |= static_cast<uint64_t>(p[i] != 0) << i;
-    return bits;
+    Vec tops = a;
+    for (int i = 0; i < kLanes; ++i) {
+        for (int k = i / 4 * 4; k < i / 4 * 4 + 4; ++k) tops.v[i] = tops.v[i] > a.v[k] ? tops.v[i] : a.v[k];
+    }
+    return tops;
 #endif
 }
 
