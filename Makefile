@@ -13,7 +13,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench oracle lower-bounds clean stale
+.PHONY: help serve test check format bench bench-kernels bench-quality oracle lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -23,6 +23,8 @@ help:
 	@echo 'make check          formatting, lint, types, import contracts, C++ formatting'
 	@echo 'make format         put Python and C++ into the form that `make check` wants'
 	@echo 'make bench          measure the server on this machine          (make bench ARGS=--help)'
+	@echo 'make bench-kernels  measure each op of the CPU back end, count its instructions, compare with the baseline'
+	@echo 'make bench-quality  what weight and KV formats cost: perplexity and best tokens against float32'
 	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
 	@echo 'make clean          remove all that was built, .venv included'
@@ -54,6 +56,12 @@ format: $(DEV)
 
 bench: $(DEV)
 	@$(BIN)/python -m benchmarks.serving $(ARGS)
+
+bench-kernels: $(DEV)
+	@$(BIN)/python -m benchmarks.kernels $(ARGS)
+
+bench-quality: $(DEV)
+	@$(BIN)/python -m benchmarks.quality $(ARGS)
 
 $(ORACLE): scripts/oracle/requirements.txt | $(CORE)
 	$(BIN)/python -m venv --clear $(@D)

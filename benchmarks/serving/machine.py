@@ -4,14 +4,18 @@ import os
 import platform
 from pathlib import Path
 
-__all__ = ["describe_machine"]
+__all__ = ["describe_machine", "describe_processor"]
 
 
 def describe_machine() -> str:
     """Processor, cores, memory and Python in one line."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    cores = len(os.sched_getaffinity(0))
-    return f"{_processor()}, {cores} cores, {memory_bytes / 2**30:.0f} GiB, Python {platform.python_version()}"
+    return f"{describe_processor()}, {memory_bytes / 2**30:.0f} GiB, Python {platform.python_version()}"
+
+
+def describe_processor() -> str:
+    """Processor and cores: what times of native code depend on."""
+    return f"{_processor()}, {len(os.sched_getaffinity(0))} cores"
 
 
 def _processor() -> str:

@@ -1,0 +1,177 @@
+"""Time, bytes and arithmetic of each kind of op in a step, as shares of what the machine reaches in the same run."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.kernels.steps import Case, fill_context, limits, step
+from benchmarks.kernels.subject import Subject
+from tailrace.ops.api import Program, StepInputs, Weight
+from tailrace.ops.cpu import Ceilings, CpuBackend, CpuExecutable, measure_ceilings
+from tailrace.ops.lowering import AttentionStage, GatedStage, GemmStage, Stage
+
+__all__ = ["Line", "Profile", "highest_ceilings", "measure"]
+
+KV_VALUE_BYTES = 2
+DOT_COST_OF_BF16 = 2  # a bfloat16 multiply and add takes the place of two of int8
+WHOLE = "whole step"
+_CEILING_BYTES = 96 * 2**20
+_MIN_REPEATS = 2
+_ROUND_S = 0.4  # for each case and round
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an op had to read and to compute in a step; `num_ops` in int8 multiplies and adds."""
+
+    num_bytes: float = 0
+    num_ops: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One kind of op in one step. `spread`: how far the other rounds lie from the quickest at most, relative."""
+
+    model: str
+    case: str
+    op: str
+    time_ms: float
+    spread: float
+    gbytes_per_s: float
+    tops: float
+    ceiling_share: float  # 1.0: it could not be quicker, going by the nearer of the two ceilings
+    is_memory_bound: bool
+
+    @property
+    def key(self) -> str:
+        return f"{self.model}, {self.case}, {self.op}"
+
+
+@dataclass(slots=True)
+class Profile:
+    """The quickest times of each kind of op in a case, one for each round, and what it costs."""
+
+    case: Case
+    costs: dict[str, Cost]
+    rounds_s: list[dict[str, float]]
+
+    def lines(self, model: str, ceilings: Ceilings) -> Iterator[Line]:
+        """The quickest round; its ops belong together, each one's own best would be of different rounds."""
+        quickest = min(self.rounds_s, key=lambda times: times[WHOLE])
+        for op, cost in self.costs.items():
+            time_s = quickest[op]
+            read_s, dot_s = cost.num_bytes / ceilings.read_bytes_per_s, cost.num_ops / ceilings.dot_ops_per_s
+            yield Line(
+                model,
+                self.case.name,
+                op,
+                time_ms=time_s * 1e3,
+                spread=max(abs(times[op] / time_s - 1) for times in self.rounds_s),
+                gbytes_per_s=cost.num_bytes / time_s / 1e9,
+                tops=cost.num_ops / time_s / 1e12,
+                ceiling_share=max(read_s, dot_s) / time_s,
+                is_memory_bound=read_s >= dot_s,
+            )
+
+
+def highest_ceilings(num_threads: int, isa: str, before: Ceilings | None = None) -> Ceilings:
+    """What this run has reached at best so far, another try included."""
+    now = measure_ceilings(num_threads, _CEILING_BYTES, isa)
+    if before is None:
+        return now
+    return Ceilings(max(now.read_bytes_per_s, before.read_bytes_per_s), max(now.dot_ops_per_s, before.dot_ops_per_s))
+
+
+def measure(
+    backend: CpuBackend, subject: Subject, of: Sequence[Case], num_threads: int, num_rounds: int
+) -> list[Profile]:
+    """Every case in every round, so that a noisy neighbour meets all of them."""
+    bounds = limits(of, num_threads)
+    executable = backend.load(subject.program, subject.weights, bounds)
+    if subject.program.caches:
+        fill_context(executable, bounds, subject.token_ids)
+    profiles = []
+    for case in of:
+        stages = executable.profile(step(case, bounds, subject.token_ids))
+        profiles.append(Profile(case, _costs(subject, case, [stage for stage, _ in stages]), []))
+    for _ in range(num_rounds):
+        for profile in profiles:
+            profile.rounds_s.append(_quickest(executable, step(profile.case, bounds, subject.token_ids), subject))
+    executable.close()
+    return profiles
+
+
+def _quickest(executable: CpuExecutable, inputs: StepInputs, subject: Subject) -> dict[str, float]:
+    """The quickest step as a whole; no stage is taken from another: one thread's gain may be the next stage's loss."""
+    started_s = time.perf_counter()
+    runs: list[list[tuple[Stage, float]]] = []
+    while len(runs) < _MIN_REPEATS or time.perf_counter() - started_s < _ROUND_S:
+        runs.append(executable.profile(inputs))
+    quickest = min(runs, key=lambda run: sum(seconds for _, seconds in run))
+    return _by_op(subject, quickest)
+
+
+def _by_op(subject: Subject, stages: Sequence[tuple[Stage, float]]) -> dict[str, float]:
+    times: dict[str, float] = {}
+    for stage, seconds in stages:
+        op = _op_name(subject, stage)
+        times[op] = times.get(op, 0.0) + seconds / subject.copies
+    times[WHOLE] = sum(times.values())
+    return times
+
+
+def _costs(subject: Subject, case: Case, stages: Sequence[Stage]) -> dict[str, Cost]:
+    """What each line of the case costs; ops whose lines are not wanted have none."""
+    costs: dict[str, Cost] = {}
+    total = Cost()
+    for stage in stages:
+        cost = _cost(stage, case, subject)
+        total = _sum(total, cost)
+        if subject.is_whole or isinstance(stage, GemmStage | GatedStage):
+            op = _op_name(subject, stage)
+            costs[op] = _sum(costs.get(op, Cost()), cost)
+    return costs | ({WHOLE: total} if subject.is_whole else {})
+
+
+def _sum(one: Cost, other: Cost) -> Cost:
+    return Cost(one.num_bytes + other.num_bytes, one.num_ops + other.num_ops)
+
+
+def _op_name(subject: Subject, stage: Stage) -> str:
+    match stage:
+        case GemmStage(weights=weights):
+            return f"{subject.prefix}linear " + "+".join(weight.name.rsplit(".", 1)[-1] for weight in weights)
+        case GatedStage():
+            return f"{subject.prefix}linear gate+up, swiglu"
+        case _:
+            return type(stage).__name__.removesuffix("Stage").lower()
+
+
+def _cost(stage: Stage, case: Case, subject: Subject) -> Cost:
+    match stage:
+        case GemmStage(weights=used, out=out):
+            rows = case.num_rows if out.tensor.rows == "tokens" else case.num_sequences
+            return _linear_cost(used, rows, subject)
+        case GatedStage(gate=gate, up=up):
+            return _linear_cost((gate, up), case.num_rows, subject)
+        case AttentionStage():
+            return _attention_cost(stage, case, subject.program)
+        case _:
+            return Cost()
+
+
+def _linear_cost(used: Sequence[Weight], rows: int, subject: Subject) -> Cost:
+    return Cost(
+        num_bytes=sum(subject.weights[weight.name].num_bytes for weight in used) / subject.copies,
+        num_ops=sum(2 * rows * weight.shape[0] * weight.shape[1] for weight in used) / subject.copies,
+    )
+
+
+def _attention_cost(stage: AttentionStage, case: Case, program: Program) -> Cost:
+    """Keys and values read once, and the products of the queries with those that each of them sees."""
+    cache = program.caches[stage.op.cache]
+    seen = case.num_sequences * sum(case.start + token + 1 for token in range(case.num_tokens))
+    return Cost(
+        num_bytes=case.num_sequences * (case.start + case.num_tokens) * cache.num_values * KV_VALUE_BYTES,
+        num_ops=seen * stage.op.num_heads * cache.head_dim * 4 * DOT_COST_OF_BF16,
+    )

@@ -1,0 +1,104 @@
+"""What weight and KV formats cost in quality: `make bench-quality`, or `python -m benchmarks.quality --help`.
+
+The default model reads 2,000 tokens of a novel. The truth is float32 arithmetic on the weights as shipped, computed by
+transformers (tests/oracle/data/README.md); each line is the CPU back end with other formats: its perplexity, how far
+that is from the truth's, and how often it thinks the same next token the best. bf16, int8 and int4 are made from the
+dequantised weights, so int4 means quantised twice.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import get_args
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.quality.variants import VARIANTS, ConvertedTensors
+from benchmarks.serving.machine import describe_machine
+from tailrace.models.registry import build_program
+from tailrace.ops.cpu import CpuBackend, KvFormat, supported_isas
+from tailrace.weights.load import open_checkpoint
+from tests.support.oracle import Prose
+from tests.support.predictions import PROSE_LIMITS, predict
+
+KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
+EXAMPLES = """examples:
+  python -m benchmarks.quality
+  python -m benchmarks.quality --weights int4 --kv bf16 --isa avx2 --json
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """`perplexity_change` is relative to float32 on the weights as shipped."""
+
+    weights: str
+    kv: str
+    weight_bytes: int
+    perplexity: float
+    perplexity_change: float
+    top1_agreement: float
+
+
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.quality",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--weights", choices=VARIANTS, nargs="+", default=list(VARIANTS), help="all by default")
+    parser.add_argument("--kv", choices=KV_FORMATS, nargs="+", default=list(KV_FORMATS), help="all by default")
+    parser.add_argument("--isa", choices=supported_isas(), help="as in TAILRACE_CPU_ISA; the best by default")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args(words)
+
+
+def measure(weights: str, kv: KvFormat, isa: str | None, prose: Prose) -> Quality:
+    checkpoint = open_checkpoint("default")
+    tensors = ConvertedTensors(checkpoint.tensors, VARIANTS[weights])
+    executable = CpuBackend(isa, kv).load(build_program(checkpoint.config), tensors, PROSE_LIMITS)
+    predicted = predict(executable, prose)
+    ratio = predicted.perplexity_ratio(prose)
+    agreement = predicted.agreement(prose)
+    weight_bytes = executable.weight_bytes
+    executable.close()
+    return Quality(weights, kv, weight_bytes, predicted.perplexity, ratio - 1, agreement)
+
+
+def measure_all(arguments: argparse.Namespace, prose: Prose) -> Iterator[Quality]:
+    chosen = [(weights, kv) for weights in arguments.weights for kv in arguments.kv]
+    for number, (weights, kv) in enumerate(chosen, start=1):
+        sys.stderr.write(f"{number} of {len(chosen)}: weights {weights}, KV {kv}\n")
+        yield measure(weights, kv, arguments.isa, prose)
+
+
+def show(lines: Sequence[Quality], prose: Prose, isa: str) -> None:
+    table = Table("weights", "KV", title=f"{len(prose.logprobs):,} tokens of prose, {isa}", title_justify="left")
+    for heading in ("packed MB", "perplexity", "against float32", "same best token"):
+        table.add_column(heading, justify="right")
+    truth = float(np.exp(-prose.logprobs.mean(dtype=np.float64)))
+    table.add_row("float32 arithmetic", "f32", "", f"{truth:.3f}", "", "", end_section=True)
+    for line in lines:
+        figures = f"{line.perplexity:.3f}", f"{line.perplexity_change:+.2%}", f"{line.top1_agreement:.2%}"
+        table.add_row(line.weights, line.kv, f"{line.weight_bytes / 1e6:.0f}", *figures)
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    prose, isa = Prose.read(), CpuBackend(arguments.isa).isa
+    lines = list(measure_all(arguments, prose))
+    if arguments.json:
+        json.dump({"machine": describe_machine(), "isa": isa, "lines": [asdict(line) for line in lines]}, sys.stdout)
+        print()
+    else:
+        show(lines, prose, isa)
+
+
+if __name__ == "__main__":
+    main()

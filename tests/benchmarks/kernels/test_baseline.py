@@ -1,0 +1,72 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kernels.baseline import Baseline, Setting, Timing
+from benchmarks.kernels.counting import Counts
+from benchmarks.kernels.timing import Line
+
+SETTING = Setting("a processor, 2 cores", "avx2", 2)
+LINE = Line("m", "decode 1", "linear", 1.0, 0.0, 1.0, 1.0, 0.5, True)
+BASELINE = Baseline(
+    SETTING,
+    "2026-01-01",
+    80.0,
+    2.0,
+    times={"m, decode 1, linear": Timing(1.0, 0.0), "m, decode 1, noisy": Timing(1.0, 0.3)},
+    counts={"callgrind, avx2": Counts("GCC 12", {"linear": 1000})},
+)
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    BASELINE.write(tmp_path / "baseline.json")
+    assert Baseline.read(tmp_path / "baseline.json") == BASELINE
+
+
+def test_there_may_be_none_yet(tmp_path: Path) -> None:
+    assert Baseline.read(tmp_path / "baseline.json") is None
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "text"), [(1.04, "1.040x"), (1.06, "1.060x worse"), (0.96, "0.960x"), (0.9, "0.900x better")]
+)
+def test_a_time_is_marked_when_it_is_beyond_the_least_noise(time_ms: float, text: str) -> None:
+    assert BASELINE.change_of_time(replace(LINE, time_ms=time_ms)).text == text
+
+
+def test_a_time_is_not_marked_within_the_spread_of_either_run() -> None:
+    assert not BASELINE.change_of_time(replace(LINE, time_ms=1.2, spread=0.25)).is_notable
+    assert not BASELINE.change_of_time(replace(LINE, op="noisy", time_ms=1.2)).is_notable
+    assert BASELINE.change_of_time(replace(LINE, op="noisy", time_ms=1.4)).is_notable
+
+
+def test_what_the_baseline_lacks_is_new() -> None:
+    assert BASELINE.change_of_time(replace(LINE, op="other")).text == "new"
+    assert BASELINE.change_of_count("callgrind, avx2", "other", 5).text == "new"
+
+
+@pytest.mark.parametrize(("count", "is_worse"), [(1019, False), (1021, True), (900, False)])
+def test_a_count_is_worse_when_it_grew_by_more_than_two_percent(count: int, is_worse: bool) -> None:
+    assert BASELINE.change_of_count("callgrind, avx2", "linear", count).is_worse == is_worse
+
+
+def test_times_of_another_machine_are_not_compared() -> None:
+    assert BASELINE.why_no_times(SETTING) is None
+    reason = BASELINE.why_no_times(replace(SETTING, processor="another, 2 cores"))
+    assert reason is not None
+    assert "another, 2 cores" in reason
+    assert "a processor, 2 cores" in reason
+
+
+def test_counts_of_another_compiler_are_not_judged() -> None:
+    assert BASELINE.why_no_counts("callgrind, avx2", "GCC 12") is None
+    assert BASELINE.why_no_counts("callgrind, avx2", "GCC 14") is not None
+    assert BASELINE.why_no_counts("processor, avx2", "GCC 12") is not None
+
+
+def test_the_committed_baseline_can_be_read() -> None:
+    baseline = Baseline.read()
+    assert baseline is not None
+    assert baseline.times
+    assert baseline.counts
