@@ -13,7 +13,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench bench-kernels bench-quality oracle lower-bounds clean stale
+.PHONY: help serve test check format bench bench-kernels bench-quality bench-scaling oracle lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make bench          measure the server on this machine          (make bench ARGS=--help)'
 	@echo 'make bench-kernels  measure each op of the CPU back end, count its instructions, compare with the baseline'
 	@echo 'make bench-quality  what weight and KV formats cost: perplexity and best tokens against float32'
+	@echo 'make bench-scaling  how costs grow with waiting and running requests, context and model size'
 	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
 	@echo 'make clean          remove all that was built, .venv included'
@@ -62,6 +63,9 @@ bench-kernels: $(DEV)
 
 bench-quality: $(DEV)
 	@$(BIN)/python -m benchmarks.quality $(ARGS)
+
+bench-scaling: $(DEV)
+	@$(BIN)/python -m benchmarks.scaling $(ARGS)
 
 $(ORACLE): scripts/oracle/requirements.txt | $(CORE)
 	$(BIN)/python -m venv --clear $(@D)

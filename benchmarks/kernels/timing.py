@@ -10,7 +10,7 @@ from tailrace.ops.api import Program, StepInputs, Weight
 from tailrace.ops.cpu import Ceilings, CpuBackend, CpuExecutable, measure_ceilings
 from tailrace.ops.lowering import AttentionStage, GatedStage, GemmStage, Stage
 
-__all__ = ["Line", "Profile", "highest_ceilings", "measure"]
+__all__ = ["WHOLE", "Line", "Profile", "highest_ceilings", "measure"]
 
 KV_VALUE_BYTES = 2
 DOT_COST_OF_BF16 = 2  # a bfloat16 multiply and add takes the place of two of int8
