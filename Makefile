@@ -13,7 +13,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench bench-kernels bench-quality bench-scaling oracle lower-bounds clean stale
+.PHONY: help serve test check format bench bench-kernels compare bench-quality bench-scaling oracle lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make bench-kernels  measure each op of the CPU back end, count its instructions, compare with the baseline'
 	@echo 'make bench-quality  what weight and KV formats cost: perplexity and best tokens against float32'
 	@echo 'make bench-scaling  how costs grow with waiting and running requests, context and model size'
+	@echo 'make compare        measure other engines beside it, built first   (make compare ARGS=--help)'
 	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
 	@echo 'make clean          remove all that was built, .venv included'
@@ -67,6 +68,10 @@ bench-quality: $(DEV)
 bench-scaling: $(DEV)
 	@$(BIN)/python -m benchmarks.scaling $(ARGS)
 
+compare: $(DEV)
+	@$(BIN)/python -m tailrace.weights.default_model
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
+
 $(ORACLE): scripts/oracle/requirements.txt | $(CORE)
 	$(BIN)/python -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --requirement $<
@@ -86,5 +91,5 @@ lower-bounds: $(DEV)
 	.venv-lower-bounds/bin/python -m pytest $(or $(ARGS),tests/unit)
 
 clean:
-	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* .peers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,11 +5,8 @@ medians over the rounds, and for a peer also the ratio of ours to it. Client and
 """
 
 import argparse
-import asyncio
-import random
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -17,68 +14,15 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.serving.figures import figures_of
 from benchmarks.serving.machine import describe_machine
-from benchmarks.serving.server import measure_start_s, started_server
-from benchmarks.serving.workloads import WORKLOADS, ServingWorkload
-from tailrace.bench.benchmark import Benchmark, run_benchmark
-from tailrace.bench.exchange import Address
+from benchmarks.serving.measure import measure
+from benchmarks.serving.server import measure_start_s, our_command, started_server
+from benchmarks.serving.workloads import WORKLOADS
 from tailrace.bench.report import Report
-from tailrace.bench.server import Server
-from tailrace.bench.workload import Arrivals, Workload
 from tailrace.version import __version__
 
 OURS = "tailrace"
-
-
-def _value(value: float | None) -> float:
-    """A figure that a run of complete requests always has, or NaN: W5 has no gaps between tokens."""
-    return float("nan") if value is None else value
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    name: str
-    of: Callable[[Report], float]
-    digits: int = 1
-
-
-DECODE_FIGURES = (
-    Figure("output tok/s", lambda report: report.output_tokens / report.duration_s, 0),
-    Figure("TTFT p50 ms", lambda report: _value(report.ttft_ms.p50)),
-    Figure("TTFT p95 ms", lambda report: _value(report.ttft_ms.p95)),
-    Figure("ITL p50 ms", lambda report: _value(report.itl_ms.p50), 2),
-    Figure("ITL p99 ms", lambda report: _value(report.itl_ms.p99), 2),
-)
-PREFILL_FIGURES = (
-    Figure("prompt tok/s", lambda report: 1000 * report.info.workload.prompt_tokens / _value(report.ttft_ms.p50), 0),
-    Figure("TTFT p50 ms", lambda report: _value(report.ttft_ms.p50)),
-)
-
-
-def figures_of(workload: ServingWorkload) -> Sequence[Figure]:
-    return PREFILL_FIGURES if workload.output_tokens == 1 else DECODE_FIGURES
-
-
-def run(url: str, workload: ServingWorkload) -> Report:
-    """One run with prompts that no cache has seen."""
-    benchmark = Benchmark(
-        server=Server(Address.parse(url, None), 600.0),
-        workload=Workload(
-            workload.num_requests,
-            workload.prompt_tokens,
-            workload.output_tokens,
-            workload.shared_prefix_tokens,
-            seed=random.SystemRandom().randrange(1 << 31),
-        ),
-        arrivals=Arrivals(workload.concurrency),
-        num_warmup=min(2, workload.concurrency),
-        extra_body={"temperature": 0, "ignore_eos": True},
-        label=workload.name,
-    )
-    report = asyncio.run(run_benchmark(benchmark, lambda _: None))
-    if report.failures:
-        raise SystemExit(f"{workload.name} at {url}: {report.failures}: {report.first_error}")
-    return report
 
 
 def show(reports: dict[tuple[str, str], list[Report]], servers: Sequence[str], console: Console) -> None:
@@ -122,14 +66,14 @@ def main() -> None:
     starts_s = [measure_start_s() for _ in range(arguments.rounds)]
     console.print(f"process start to first streamed token: {median(starts_s):.2f} s", highlight=False)
     reports: dict[tuple[str, str], list[Report]] = {}
-    with started_server(*arguments.serve.split()) as ours:
+    with started_server(our_command(*arguments.serve.split())) as ours:
         servers = {OURS: ours} | dict(peer.split("=", 1) for peer in arguments.peer)
         chosen = [workload for workload in WORKLOADS if workload.name in arguments.workloads]
         for number in range(arguments.rounds):
             for workload in chosen:
                 for name, url in servers.items():
                     sys.stderr.write(f"round {number + 1}: {workload.name} on {name}\n")
-                    reports.setdefault((workload.name, name), []).append(run(url, workload))
+                    reports.setdefault((workload.name, name), []).append(measure(url, workload))
     show(reports, list(servers), console)
     if arguments.json:
         runs = [{"server": key[1], **report.to_dict()} for key, group in reports.items() for report in group]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tailrace.bench.workload import Workload
+
 __all__ = ["WORKLOADS", "ServingWorkload"]
 
 
@@ -14,6 +16,10 @@ class ServingWorkload:
     prompt_tokens: int
     output_tokens: int = 128
     shared_prefix_tokens: int = 0
+
+    def requests(self, seed: int) -> Workload:
+        """Its requests; another seed gives other prompts."""
+        return Workload(self.num_requests, self.prompt_tokens, self.output_tokens, self.shared_prefix_tokens, seed=seed)
 
 
 WORKLOADS = (

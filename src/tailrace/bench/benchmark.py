@@ -2,21 +2,21 @@
 
 import resource
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from tailrace.bench.exchange import WireError
 from tailrace.bench.goodput import Objectives
 from tailrace.bench.load import Sample, offer_load
-from tailrace.bench.prompts import make_prompts
+from tailrace.bench.prompts import PromptSet, make_prompts
 from tailrace.bench.report import Report, RunInfo, make_report
 from tailrace.bench.server import Prompt, Server, StreamRequest
 from tailrace.bench.stream import Streamed
 from tailrace.bench.workload import Arrivals, Workload
 from tailrace.errors import SetupError
 
-__all__ = ["Benchmark", "ProgressSink", "run_benchmark"]
+__all__ = ["Benchmark", "ProgressSink", "run_benchmark", "run_prompts"]
 
 ProgressSink = Callable[[Sample], None]
 
@@ -42,6 +42,12 @@ async def run_benchmark(benchmark: Benchmark, on_done: ProgressSink) -> Report:
         written = await make_prompts(benchmark.server, model, workload, workload.num_requests + benchmark.num_warmup)
     except WireError as error:
         raise SetupError(f"the server at {benchmark.server.address.url} stopped counting tokens: {error}") from error
+    return await run_prompts(replace(benchmark, model=model), written, on_done)
+
+
+async def run_prompts(benchmark: Benchmark, written: PromptSet, on_done: ProgressSink) -> Report:
+    """The same with prompts that are there already: those to measure, then `num_warmup` to warm up with."""
+    model, workload = benchmark.model or await _first_model(benchmark.server), benchmark.workload
 
     async def send(prompt: Prompt) -> Streamed:
         request = StreamRequest(model, prompt, workload.output_tokens, benchmark.extra_body)

@@ -1,0 +1,36 @@
+"""Tailrace, as a user starts it."""
+
+import shlex
+from dataclasses import dataclass
+
+from benchmarks.peers.engine import Description, EngineUnavailable
+from benchmarks.peers.http_server import HttpServer
+from benchmarks.peers.workshop import output_of
+from benchmarks.serving.server import our_command
+from tailrace.version import __version__
+from tailrace.weights.checkpoint import Checkpoint
+
+__all__ = ["Ours"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """`arguments`: those of `tailrace serve`."""
+
+    checkpoint: Checkpoint
+    arguments: tuple[str, ...] = ()
+    name: str = "tailrace"
+    max_rounds: int | None = None
+
+    def prepare(self) -> tuple[Description, HttpServer]:
+        """Nothing to build."""
+        formats = ", ".join(sorted(set(self.checkpoint.stored_formats.values())))
+        version = f"{__version__} ({_commit()})"
+        return Description(version, formats, shlex.join(self.arguments)), HttpServer(our_command(*self.arguments))
+
+
+def _commit() -> str:
+    try:
+        return output_of(["git", "describe", "--always", "--dirty"])
+    except EngineUnavailable:
+        return "not in a git checkout"
