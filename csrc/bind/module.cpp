@@ -121,13 +121,13 @@ class Builder {
               std::optional<int> bias, std::optional<size_t> residual, size_t out) {
         auto stage = std::make_unique<GemmStage>();
         int cols = 0;
-        stage->num_tiles = 0;
         for (int id : matrices) {
             const Matrix& matrix = program_.weights().matrix(id);
             stage->parts.push_back({matrix.format, matrix.inputs, matrix.tiles});
             for (Tile& tile : stage->parts.back().tiles) tile.column += cols;
             cols += matrix.outputs;
             stage->num_tiles += static_cast<int>(matrix.tiles.size());
+            stage->num_bytes += matrix.tiles.size() * tile_bytes(matrix.format, matrix.inputs);
         }
         const int inputs = stage->parts.at(0).inputs;
         stage->rows = rows(samples);

@@ -25,7 +25,6 @@ struct QuantizedRows {
     int max_rows;
 };
 
-
 // Sixteen (or, at the end of a matrix, fewer) neighbouring output columns.
 struct Tile {
     const uint8_t* data;

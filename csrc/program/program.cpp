@@ -71,14 +71,14 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
     }
     row_sequences_.resize(limits.max_tokens);
     query_tiles_.reserve(limits.max_tokens);
-    work_ = [this](int thread) { work(thread); };
-    team_ = std::make_unique<Team>(limits.num_threads);
 }
 
 void Program::finish(const FloatBuffer& logits, int num_embeddings) {
     logits_ = logits;
     num_embeddings_ = num_embeddings;
     for (int thread = 0; thread < limits_.num_threads; ++thread) samplers_.emplace_back(kernels_, logits.cols);
+    num_pieces_.resize(stages_.size() + 1);
+    team_ = std::make_unique<Team>(limits_.num_threads, static_cast<int>(num_pieces_.size()));
 }
 
 void Program::limit_heads(int heads_per_kv_head) {
@@ -101,41 +101,47 @@ void Program::compute(const Step& step, const Sampling* sampling, const Samples&
     sampling_ = sampling;
     samples_ = &samples;
     times_ = times;
-    team_->run(work_);
+    for (size_t stage = 0; stage < stages_.size(); ++stage) num_pieces_[stage] = stages_[stage]->num_pieces(view());
+    num_pieces_.back() = sampling ? step.num_samples : 0;
+    team_->run(*this, num_pieces_);
 }
 
 std::vector<double> Program::profile(const Step& step) {
     const Busy busy(is_busy_);
-    Times times{std::chrono::steady_clock::now()};
-    compute(step, nullptr, {}, &times);
+    auto last = std::chrono::steady_clock::now();
+    Times ends(num_pieces_.size());
+    compute(step, nullptr, {}, &ends);
     std::vector<double> seconds;
-    for (size_t i = 1; i < times.size(); ++i) {
-        seconds.push_back(std::chrono::duration<double>(times[i] - times[i - 1]).count());
+    for (size_t stage = 0; stage < stages_.size(); ++stage) {
+        // What has no pieces of its own is done, and timed, with the stage behind it.
+        const auto end = num_pieces_[stage] > 0 ? ends[stage] : last;
+        seconds.push_back(std::chrono::duration<double>(end - last).count());
+        last = end;
     }
     return seconds;
 }
 
-void Program::work(int thread) {
-    const Worker worker{kernels_,
-                        *team_,
-                        limits_,
-                        *step_,
-                        row_sequences_.data(),
-                        query_tiles_,
-                        activations_.data(),
-                        is_decode_,
-                        copies_[thread].data(),
-                        reinterpret_cast<float*>(scratches_[thread].data()),
-                        thread};
-    for (const auto& stage : stages_) {
-        stage->run(worker);
-        if (stage->has_barrier(worker)) team_->barrier();
-        if (times_ && thread == 0) times_->push_back(std::chrono::steady_clock::now());
-    }
-    if (!sampling_) return;
-    for (int row = team_->claim(); row < step_->num_samples; row = team_->claim()) {
-        samplers_[thread].draw(logits() + static_cast<size_t>(row) * vocab(), *sampling_, row, *samples_);
-    }
+StepView Program::view() const {
+    return {limits_, *step_, row_sequences_.data(), query_tiles_, activations_.data(), is_decode_};
+}
+
+Worker Program::worker(int thread) const {
+    return {view(), kernels_, copies_[thread].data(), reinterpret_cast<float*>(scratches_[thread].data())};
+}
+
+void Program::enter(int thread, int stage) {
+    int first = stage;
+    while (first > 0 && num_pieces_[first - 1] == 0) --first;
+    for (; first < stage; ++first) stages_[first]->prepare(worker(thread));
+}
+
+void Program::run(int thread, int stage, int piece) {
+    if (stage < static_cast<int>(stages_.size())) return stages_[stage]->run(worker(thread), piece);
+    samplers_[thread].draw(logits() + static_cast<size_t>(piece) * vocab(), *sampling_, piece, *samples_);
+}
+
+void Program::finish(int stage) {
+    if (times_) (*times_)[stage] = std::chrono::steady_clock::now();
 }
 
 void Program::lay_out(const Step& step) {

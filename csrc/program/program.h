@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,7 +19,7 @@ struct CacheShape {
     int head_dim;
 };
 
-class Program {
+class Program final : private Work {
   public:
     // Throws std::invalid_argument for shapes the kernels do not take, std::bad_alloc without memory.
     Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& limits,
@@ -51,13 +50,17 @@ class Program {
     void copy_block(int source, int target, int num_tokens);
 
   private:
-    using Times = std::vector<std::chrono::steady_clock::time_point>;  // the start, then the end of each stage
+    using Times = std::vector<std::chrono::steady_clock::time_point>;  // when each stage ended
 
     void compute(const Step& step, const Sampling* sampling, const Samples& samples, Times* times);
+    void enter(int thread, int stage) override;
+    void run(int thread, int stage, int piece) override;
+    void finish(int stage) override;
+    StepView view() const;
+    Worker worker(int thread) const;
     void check(const Step& step) const;
     void check(const Sampling& sampling, int num_samples) const;
     void lay_out(const Step& step);
-    void work(int thread);
 
     std::shared_ptr<const Weights> weights_;
     const Kernels& kernels_;
@@ -83,8 +86,8 @@ class Program {
     const Sampling* sampling_ = nullptr;
     const Samples* samples_ = nullptr;
     Times* times_ = nullptr;
-    std::function<void(int)> work_;
-    std::unique_ptr<Team> team_;  // last: its threads end before anything they use
+    std::vector<int> num_pieces_;  // of each stage; behind them, of sampling
+    std::unique_ptr<Team> team_;   // last: its threads end before anything they use
 };
 
 }  // namespace tailrace

@@ -12,18 +12,29 @@ struct Range {
     int first, last;
 };
 
-// This thread's share of n neighbouring pieces of work.
-Range share(const Worker& worker, int n) {
-    const int64_t threads = worker.team.size();
-    return {static_cast<int>(n * static_cast<int64_t>(worker.thread) / threads),
-            static_cast<int>(n * static_cast<int64_t>(worker.thread + 1) / threads)};
+// The share of one piece when n things are cut into equal pieces.
+Range share(int n, int piece, int num_pieces) {
+    return {static_cast<int>(static_cast<int64_t>(n) * piece / num_pieces),
+            static_cast<int>(static_cast<int64_t>(n) * (piece + 1) / num_pieces)};
 }
 
-int count(const Worker& worker, Rows rows) {
-    return rows == Rows::kTokens ? worker.step.num_tokens : worker.step.num_samples;
+int count(const StepView& step, Rows rows) {
+    return rows == Rows::kTokens ? step.step.num_tokens : step.step.num_samples;
 }
 
-float* row_of(const Worker& worker, const FloatBuffer& buffer, int row) {
+// Of work that is the same for each row: a few for each thread, so that all end together.
+int row_pieces(const StepView& step, int num_rows) { return std::min(num_rows, 4 * step.limits.num_threads); }
+
+// Of matrices that few rows are multiplied with: large enough to be one stream from memory, and as many for each
+// thread.
+int stream_pieces(const StepView& step, size_t num_bytes, int most) {
+    constexpr size_t kPieceBytes = 512 * 1024;
+    const int threads = step.limits.num_threads;
+    const int rounds = static_cast<int>(num_bytes / (kPieceBytes * threads)) + 1;
+    return std::min(rounds * threads, most);
+}
+
+float* row_of(const StepView& worker, const FloatBuffer& buffer, int row) {
     return worker.floats(buffer.offset) + static_cast<size_t>(row) * buffer.cols;
 }
 
@@ -75,6 +86,8 @@ void quantize_row(const Worker& worker, const float* x, const QuantizedRows& out
     worker.kernels.quantize(x, out, row, 0, out.groups, fine_share);
 }
 
+int row_chunks(int num_rows) { return (num_rows + kRowChunk - 1) / kRowChunk; }
+
 uint8_t* tile_of(const CacheView& cache, const int32_t* blocks, int position, int head) {
     const int group = position / kKeyGroup;
     return cache.pool + blocks[group / cache.block_groups] * cache.block_stride +
@@ -85,41 +98,58 @@ uint8_t* tile_of(const CacheView& cache, const int32_t* blocks, int position, in
 
 size_t quantized_bytes(int max_rows, int cols) { return QuantizedLayout(max_rows, cols).num_bytes(); }
 
-void EmbedStage::run(const Worker& worker) const {
-    const auto [first, last] = share(worker, worker.step.num_tokens);
+int EmbedStage::num_pieces(const StepView& step) const { return row_pieces(step, step.step.num_tokens); }
+
+void EmbedStage::run(const Worker& worker, int piece) const {
+    const auto [first, last] = share(worker.step.num_tokens, piece, num_pieces(worker));
     for (int row = first; row < last; ++row) {
         worker.kernels.embed(table->format, table->tiles.data(), worker.step.token_ids[row], table->inputs,
                              row_of(worker, out, row));
     }
 }
 
-bool NormStage::has_barrier(const Worker& worker) const {
-    return out || !quantized || !is_private(*quantized, count(worker, rows));
+bool NormStage::is_private(const StepView& step) const {
+    return !out && quantized && tailrace::is_private(*quantized, count(step, rows));
 }
 
-void NormStage::run(const Worker& worker) const {
-    const int num_rows = count(worker, rows);
-    const auto [first, last] = has_barrier(worker) ? share(worker, num_rows) : Range{0, num_rows};
+int NormStage::num_pieces(const StepView& step) const {
+    return is_private(step) ? 0 : row_pieces(step, count(step, rows));
+}
+
+void NormStage::run(const Worker& worker, int piece) const {
+    const auto [first, last] = share(count(worker, rows), piece, num_pieces(worker));
+    run_rows(worker, first, last);
+}
+
+void NormStage::prepare(const Worker& worker) const {
+    if (is_private(worker)) run_rows(worker, 0, count(worker, rows));
+}
+
+void NormStage::run_rows(const Worker& worker, int first, int last) const {
     for (int row = first; row < last; ++row) {
         float* target = out ? row_of(worker, *out, row) : worker.scratch;
         worker.kernels.rms_norm(row_of(worker, x, row), weight, x.cols, eps, target);
         if (quantized) {
-            quantize_row(worker, target, rows_of(worker, *quantized, num_rows), row, fine_share(rows));
+            quantize_row(worker, target, rows_of(worker, *quantized, count(worker, rows)), row, fine_share(rows));
         }
     }
 }
 
-void QuantizeStage::run(const Worker& worker) const {
+int QuantizeStage::num_pieces(const StepView& step) const { return row_pieces(step, count(step, rows)); }
+
+void QuantizeStage::run(const Worker& worker, int piece) const {
     const int num_rows = count(worker, rows);
-    const auto [first, last] = share(worker, num_rows);
+    const auto [first, last] = share(num_rows, piece, num_pieces(worker));
     for (int row = first; row < last; ++row) {
         quantize_row(worker, row_of(worker, x, row), rows_of(worker, out, num_rows), row, fine_share(rows));
     }
 }
 
-void SwiGluStage::run(const Worker& worker) const {
+int SwiGluStage::num_pieces(const StepView& step) const { return row_pieces(step, count(step, rows)); }
+
+void SwiGluStage::run(const Worker& worker, int piece) const {
     const int num_rows = count(worker, rows);
-    const auto [first, last] = share(worker, num_rows);
+    const auto [first, last] = share(num_rows, piece, num_pieces(worker));
     for (int row = first; row < last; ++row) {
         float* target = out ? row_of(worker, *out, row) : worker.scratch;
         const float* gate = row_of(worker, x, row);
@@ -151,22 +181,21 @@ void GemmStage::run_tiles(const Worker& worker, int first_row, int num_rows, int
     }
 }
 
-void GemmStage::run(const Worker& worker) const {
-    const int num_rows = count(worker, rows);
-    if (num_rows <= kFewRows) {
-        const auto [first, last] = share(worker, (num_tiles + 1) / 2);
-        run_tiles(worker, 0, num_rows, 2 * first, std::min(2 * last, num_tiles));
-        return;
-    }
+int GemmStage::tile_parts(const StepView& step) const {
+    const int num_rows = count(step, rows);
+    if (num_rows <= kFewRows) return stream_pieces(step, num_bytes, num_tiles);
     // Small enough that threads end together, large enough that taking one costs nothing.
     const int least = num_rows > 12 ? 2 : 4;
-    const int chunk = std::clamp(num_tiles / (worker.team.size() * 16) / 2 * 2, least, 8);
-    const int tile_chunks = (num_tiles + chunk - 1) / chunk;
-    const int row_chunks = (num_rows + kRowChunk - 1) / kRowChunk;
-    for (int piece = worker.team.claim(); piece < tile_chunks * row_chunks; piece = worker.team.claim()) {
-        const int tile = piece % tile_chunks * chunk, row = piece / tile_chunks * kRowChunk;
-        run_tiles(worker, row, std::min(kRowChunk, num_rows - row), tile, std::min(tile + chunk, num_tiles));
-    }
+    const int tiles = std::clamp(num_tiles / (step.limits.num_threads * 16), least, 8);
+    return (num_tiles + tiles - 1) / tiles;
+}
+
+int GemmStage::num_pieces(const StepView& step) const { return tile_parts(step) * row_chunks(count(step, rows)); }
+
+void GemmStage::run(const Worker& worker, int piece) const {
+    const int num_parts = tile_parts(worker), row = piece / num_parts * kRowChunk;
+    const auto [first, last] = share(num_tiles, piece % num_parts, num_parts);
+    run_tiles(worker, row, std::min(kRowChunk, count(worker, rows) - row), first, last);
 }
 
 void GatedStage::add_units(const Matrix& gate, const Matrix& up) {
@@ -181,6 +210,7 @@ void GatedStage::add_units(const Matrix& gate, const Matrix& up) {
                 unit.tiles.push_back({matrix->tiles[first + t].data, column, kTile});
             }
         }
+        num_bytes += unit.tiles.size() * tile_bytes(gate.format, gate.inputs);
         units.push_back(std::move(unit));
     }
 }
@@ -205,23 +235,26 @@ void GatedStage::run_unit(const Worker& worker, const Unit& unit, int first_row,
     }
 }
 
-void GatedStage::run(const Worker& worker) const {
-    const int num_rows = worker.step.num_tokens, num_units = static_cast<int>(units.size());
-    if (num_rows <= kFewRows) {
-        const auto [first, last] = share(worker, num_units);
-        for (int unit = first; unit < last; ++unit) run_unit(worker, units[unit], 0, num_rows);
-        return;
-    }
-    const int pieces = num_units * ((num_rows + kRowChunk - 1) / kRowChunk);
-    for (int piece = worker.team.claim(); piece < pieces; piece = worker.team.claim()) {
-        const int row = piece / num_units * kRowChunk;
-        run_unit(worker, units[piece % num_units], row, std::min(kRowChunk, num_rows - row));
+int GatedStage::unit_parts(const StepView& step) const {
+    const int num_units = static_cast<int>(units.size());
+    return step.step.num_tokens <= kFewRows ? stream_pieces(step, num_bytes, num_units) : num_units;
+}
+
+int GatedStage::num_pieces(const StepView& step) const { return unit_parts(step) * row_chunks(step.step.num_tokens); }
+
+void GatedStage::run(const Worker& worker, int piece) const {
+    const int num_parts = unit_parts(worker), row = piece / num_parts * kRowChunk;
+    const auto [first, last] = share(static_cast<int>(units.size()), piece % num_parts, num_parts);
+    for (int unit = first; unit < last; ++unit) {
+        run_unit(worker, units[unit], row, std::min(kRowChunk, worker.step.num_tokens - row));
     }
 }
 
-void AnglesStage::run(const Worker& worker) const {
+int AnglesStage::num_pieces(const StepView& step) const { return row_pieces(step, step.step.num_tokens); }
+
+void AnglesStage::run(const Worker& worker, int piece) const {
     const size_t half = inv_freq.size();
-    const auto [first, last] = share(worker, worker.step.num_tokens);
+    const auto [first, last] = share(worker.step.num_tokens, piece, num_pieces(worker));
     for (int row = first; row < last; ++row) {
         float* cosines = row_of(worker, out, row);
         float* sines = cosines + half;
@@ -234,14 +267,13 @@ void AnglesStage::run(const Worker& worker) const {
     }
 }
 
-bool RopeStage::has_barrier(const Worker& worker) const { return !(is_linked && worker.is_decode); }
+int RopeStage::num_pieces(const StepView& step) const {
+    return is_left_to_attention(step) ? 0 : row_pieces(step, step.step.num_tokens * cache.num_kv_heads);
+}
 
-void RopeStage::run(const Worker& worker) const {
-    if (!has_barrier(worker)) return;
-    const auto [first, last] = share(worker, worker.step.num_tokens * cache.num_kv_heads);
-    for (int piece = first; piece < last; ++piece) {
-        run_heads(worker, piece / cache.num_kv_heads, piece % cache.num_kv_heads);
-    }
+void RopeStage::run(const Worker& worker, int piece) const {
+    const auto [first, last] = share(worker.step.num_tokens * cache.num_kv_heads, piece, num_pieces(worker));
+    for (int i = first; i < last; ++i) run_heads(worker, i / cache.num_kv_heads, i % cache.num_kv_heads);
 }
 
 // Turns and stores what belongs to one KV head: its key and value, and the queries that will read it.
@@ -264,31 +296,33 @@ void RopeStage::run_heads(const Worker& worker, int row, int kv_head) const {
     store_kv(worker.scratch, source + (num_heads + kv_heads + kv_head) * dim, dim, position % kKeyGroup, tile);
 }
 
-void AttentionStage::run(const Worker& worker) const {
+int AttentionStage::num_pieces(const StepView& step) const {
+    return static_cast<int>(step.query_tiles.size()) * cache.num_kv_heads;
+}
+
+void AttentionStage::run(const Worker& worker, int piece) const {
     const int dim = cache.head_dim, kv_heads = cache.num_kv_heads, group = num_heads / kv_heads;
     const auto attend = cache.is_half ? worker.kernels.attention_bf16 : worker.kernels.attention_f32;
-    const int pieces = static_cast<int>(worker.query_tiles.size()) * kv_heads;
-    for (int piece = worker.team.claim(); piece < pieces; piece = worker.team.claim()) {
-        // The last tile of a prompt sees most: begin with the longest work.
-        const QueryTile& tile = worker.query_tiles[(pieces - 1 - piece) / kv_heads];
-        const int kv_head = piece % kv_heads, column = kv_head * group * dim;
-        if (rope && !rope->has_barrier(worker)) rope->run_heads(worker, tile.first_row, kv_head);
-        attend({row_of(worker, q, tile.first_row) + column, static_cast<size_t>(q.cols),
-                row_of(worker, out, tile.first_row) + column, static_cast<size_t>(out.cols), tile.num_tokens, group,
-                dim, worker.position_of(tile.first_row), window, scale, cache.pool + kv_head * cache.head_stride,
-                cache.block_stride, cache.group_stride, cache.block_groups, worker.blocks_of(tile.sequence),
-                worker.scratch});
-        if (!quantized) continue;
-        for (int row = tile.first_row; row < tile.first_row + tile.num_tokens; ++row) {
-            worker.kernels.quantize(row_of(worker, out, row) + column,
-                                    rows_of(worker, *quantized, worker.step.num_tokens), row, column / kGroup,
-                                    group * dim / kGroup, kFineShareOfAttention);
-        }
+    // The last tile of a prompt sees most: begin with the longest work.
+    const QueryTile& tile = worker.query_tiles[(num_pieces(worker) - 1 - piece) / kv_heads];
+    const int kv_head = piece % kv_heads, column = kv_head * group * dim;
+    if (rope && rope->is_left_to_attention(worker)) rope->run_heads(worker, tile.first_row, kv_head);
+    attend({row_of(worker, q, tile.first_row) + column, static_cast<size_t>(q.cols),
+            row_of(worker, out, tile.first_row) + column, static_cast<size_t>(out.cols), tile.num_tokens, group, dim,
+            worker.position_of(tile.first_row), window, scale, cache.pool + kv_head * cache.head_stride,
+            cache.block_stride, cache.group_stride, cache.block_groups, worker.blocks_of(tile.sequence),
+            worker.scratch});
+    if (!quantized) return;
+    for (int row = tile.first_row; row < tile.first_row + tile.num_tokens; ++row) {
+        worker.kernels.quantize(row_of(worker, out, row) + column, rows_of(worker, *quantized, worker.step.num_tokens),
+                                row, column / kGroup, group * dim / kGroup, kFineShareOfAttention);
     }
 }
 
-void GatherStage::run(const Worker& worker) const {
-    const auto [first, last] = share(worker, worker.step.num_samples);
+int GatherStage::num_pieces(const StepView& step) const { return row_pieces(step, step.step.num_samples); }
+
+void GatherStage::run(const Worker& worker, int piece) const {
+    const auto [first, last] = share(worker.step.num_samples, piece, num_pieces(worker));
     for (int row = first; row < last; ++row) {
         std::memcpy(row_of(worker, out, row), row_of(worker, x, worker.step.sample_rows[row]), x.cols * sizeof(float));
     }

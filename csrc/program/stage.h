@@ -1,4 +1,4 @@
-// The stages a program is lowered to. Each is run by all threads at once and shares its work out among them.
+// The stages a program is lowered to. Each cuts its work into pieces, which threads take as they come (team.h).
 //
 // Buffers are byte offsets into the program's one memory of activations; who may share memory is decided by the
 // lowering (tailrace/ops/buffers.py).
@@ -27,19 +27,14 @@ struct CacheView {
     bool is_half;
 };
 
-// What a thread has in hand while it runs a stage.
-struct Worker {
-    const Kernels& kernels;
-    Team& team;
+// A step, laid out for the stages.
+struct StepView {
     const Limits& limits;
     const Step& step;
     const int32_t* row_sequences;  // [num_tokens]
     const std::vector<QueryTile>& query_tiles;
     uint8_t* activations;
-    bool is_decode;   // each sequence computes one token at most
-    uint8_t* copies;  // of small buffers, this thread's own
-    float* scratch;   // this thread's own, kScratchFloats or what attention needs
-    int thread;
+    bool is_decode;  // each sequence computes one token at most
 
     float* floats(size_t offset) const { return reinterpret_cast<float*>(activations + offset); }
     int position_of(int row) const {
@@ -49,6 +44,13 @@ struct Worker {
     const int32_t* blocks_of(int sequence) const {
         return step.block_tables + static_cast<size_t>(step.slots[sequence]) * limits.max_blocks_per_sequence;
     }
+};
+
+// What a thread has in hand while it runs a piece.
+struct Worker : StepView {
+    const Kernels& kernels;
+    uint8_t* copies;  // of small buffers, this thread's own
+    float* scratch;   // this thread's own, kScratchFloats or what attention needs
 };
 
 enum class Rows { kTokens, kSamples };
@@ -68,22 +70,24 @@ struct QuantizedBuffer {
 size_t quantized_bytes(int max_rows, int cols);
 
 constexpr int kPrivateRows = 2;  // cheaper for each thread to compute than to wait for another
-constexpr int kFewRows = 4;      // as many as are bound by reading weights: contiguous shares read best
+constexpr int kFewRows = 4;      // as many as are bound by reading weights: long contiguous pieces read best
 constexpr int kRowChunk = 120;   // rows whose activations stay in the cache
 
 class Stage {
   public:
     virtual ~Stage() = default;
-    virtual void run(const Worker& worker) const = 0;
-    // Whether others must wait for this stage. Where it is false, what the stage read stays valid one stage longer.
-    virtual bool has_barrier(const Worker&) const { return true; }
+    // 0: each thread prepares what it needs, before its first piece of the stage behind this one.
+    virtual int num_pieces(const StepView& step) const = 0;
+    virtual void run(const Worker& worker, int piece) const = 0;
+    virtual void prepare(const Worker&) const {}
 };
 
 struct EmbedStage final : Stage {
     const Matrix* table;
     FloatBuffer out;
 
-    void run(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
 };
 
 struct NormStage final : Stage {
@@ -94,8 +98,13 @@ struct NormStage final : Stage {
     std::optional<FloatBuffer> out;
     std::optional<QuantizedBuffer> quantized;
 
-    void run(const Worker& worker) const override;
-    bool has_barrier(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
+    void prepare(const Worker& worker) const override;
+
+  private:
+    bool is_private(const StepView& step) const;
+    void run_rows(const Worker& worker, int first, int last) const;
 };
 
 struct QuantizeStage final : Stage {
@@ -103,7 +112,8 @@ struct QuantizeStage final : Stage {
     FloatBuffer x;
     QuantizedBuffer out;
 
-    void run(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
 };
 
 // Several matrices side by side over one input.
@@ -117,14 +127,17 @@ struct GemmStage final : Stage {
     std::optional<FloatBuffer> x;
     std::optional<QuantizedBuffer> quantized;
     std::vector<Part> parts;
-    int num_tiles;
+    int num_tiles = 0;
+    size_t num_bytes = 0;     // of all tiles
     std::vector<float> bias;  // empty: none
     std::optional<FloatBuffer> residual;
     FloatBuffer out;
 
-    void run(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
 
   private:
+    int tile_parts(const StepView& step) const;
     void run_tiles(const Worker& worker, int first_row, int num_rows, int first_tile, int last_tile) const;
 };
 
@@ -141,13 +154,16 @@ struct GatedStage final : Stage {
     Format format;
     QuantizedBuffer x;
     std::vector<Unit> units;
+    size_t num_bytes = 0;  // of all tiles
     QuantizedBuffer out;
 
     // The same tiles of both matrices side by side, kOutputs at a time.
     void add_units(const Matrix& gate, const Matrix& up);
-    void run(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
 
   private:
+    int unit_parts(const StepView& step) const;
     void run_unit(const Worker& worker, const Unit& unit, int first_row, int num_rows) const;
 };
 
@@ -158,7 +174,8 @@ struct SwiGluStage final : Stage {
     std::optional<QuantizedBuffer> quantized;
     int cols;
 
-    void run(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
 };
 
 // Cosines and sines of this step's positions, shared by all layers.
@@ -167,7 +184,8 @@ struct AnglesStage final : Stage {
     float scale;
     FloatBuffer out;  // [tokens][cosines, sines]
 
-    void run(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
 };
 
 struct RopeStage final : Stage {
@@ -182,8 +200,10 @@ struct RopeStage final : Stage {
     FloatBuffer out;
     bool is_linked = false;  // an attention stage follows that can do it
 
-    void run(const Worker& worker) const override;
-    bool has_barrier(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
+    // Whether the attention stage behind this one does its work, each token's heads right before they are used.
+    bool is_left_to_attention(const StepView& step) const { return is_linked && step.is_decode; }
     void run_heads(const Worker& worker, int row, int kv_head) const;
 };
 
@@ -197,14 +217,16 @@ struct AttentionStage final : Stage {
     FloatBuffer out;
     std::optional<QuantizedBuffer> quantized;
 
-    void run(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
 };
 
 struct GatherStage final : Stage {
     FloatBuffer x;
     FloatBuffer out;
 
-    void run(const Worker& worker) const override;
+    int num_pieces(const StepView& step) const override;
+    void run(const Worker& worker, int piece) const override;
 };
 
 }  // namespace tailrace

@@ -17,18 +17,23 @@ void relax() {
 // Spins for a few microseconds: about as much as threads of one step differ. Spinning longer would keep the core from
 // whoever waits for it, perhaps the very thread this one waits for: measured beside a busy process, 500 spins instead
 // of 150 make a step of one row a third slower; on a quiet machine they change nothing.
-void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
+template <class Value, class Until>
+void wait_until(const std::atomic<Value>& value, Until until) {
     constexpr int kSpins = 150;
     for (int i = 0; i < kSpins; ++i) {
-        if (value.load(std::memory_order_acquire) != old) return;
+        if (until(value.load(std::memory_order_acquire))) return;
         relax();
     }
-    value.wait(old, std::memory_order_acquire);
+    for (Value seen = value.load(std::memory_order_acquire); !until(seen);
+         seen = value.load(std::memory_order_acquire)) {
+        value.wait(seen, std::memory_order_acquire);
+    }
 }
 
 }  // namespace
 
-Team::Team(int num_threads) : num_threads_(num_threads) {
+Team::Team(int num_threads, int num_stages)
+    : num_threads_(num_threads), num_stages_(num_stages), ends_(new std::atomic<int>[num_stages]()) {
     for (int thread = 1; thread < num_threads; ++thread) {
         threads_.emplace_back([this, thread] { serve(thread); });
     }
@@ -41,39 +46,66 @@ Team::~Team() {
     for (std::thread& thread : threads_) thread.join();
 }
 
-void Team::run(const std::function<void(int)>& work) {
+void Team::run(Work& work, const std::vector<int>& counts) {
     work_ = &work;
-    if (num_threads_ > 1) {
-        steps_.fetch_add(1, std::memory_order_release);
-        steps_.notify_all();
+    int end = 0;
+    for (int stage = 0; stage < num_stages_; ++stage) {
+        end += counts[stage];
+        ends_[stage].store(end, std::memory_order_relaxed);
     }
-    work(0);
-    barrier();
+    num_pieces_.store(end, std::memory_order_relaxed);
+    num_done_.store(0, std::memory_order_relaxed);
+    const uint32_t step = steps_.load(std::memory_order_relaxed) + 1;
+    next_.store(static_cast<uint64_t>(step) << 32, std::memory_order_release);
+    steps_.store(step, std::memory_order_release);
+    steps_.notify_all();
+    take_part(0);
+    wait_until(num_done_, [end](int done) { return done == end; });
 }
 
 void Team::serve(int thread) {
-    for (uint32_t step = 0;; ++step) {
-        wait_while_equal(steps_, step);
+    for (uint32_t seen = 0;;) {
+        wait_until(steps_, [seen](uint32_t step) { return step != seen; });
         if (is_closing_.load(std::memory_order_relaxed)) return;
-        (*work_)(thread);
-        barrier();
+        seen = steps_.load(std::memory_order_acquire);
+        take_part(thread);
     }
 }
 
-void Team::barrier() {
-    if (num_threads_ == 1) {
-        claimed_.store(0, std::memory_order_relaxed);
-        return;
+void Team::take_part(int thread) {
+    uint64_t step = 0;
+    int stage = 0, entered = -1;
+    for (uint64_t ticket = next_.load(std::memory_order_acquire);;) {
+        if (ticket >> 32 != step) {
+            step = ticket >> 32;
+            stage = 0;
+            entered = -1;
+        }
+        const int number = static_cast<int>(ticket & 0xffffffff);
+        if (number >= num_pieces_.load(std::memory_order_relaxed)) return;
+        while (stage < num_stages_ - 1 && ends_[stage].load(std::memory_order_relaxed) <= number) ++stage;
+        const int begin = stage > 0 ? ends_[stage - 1].load(std::memory_order_relaxed) : 0;
+        if (num_done_.load(std::memory_order_acquire) < begin) {
+            // Not taken yet: whoever is awake when the stage may begin shall have the piece.
+            wait_until(num_done_, [this, begin, step](int done) {
+                return done >= begin || next_.load(std::memory_order_relaxed) >> 32 != step;
+            });
+            ticket = next_.load(std::memory_order_acquire);
+            continue;
+        }
+        if (!next_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+            continue;
+        }
+        if (entered != stage) work_->enter(thread, stage);
+        entered = stage;
+        work_->run(thread, stage, number - begin);
+        const int end = ends_[stage].load(std::memory_order_relaxed);
+        if (num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == end) {
+            work_->finish(stage);
+            num_done_.notify_all();
+        }
+        ticket = next_.load(std::memory_order_acquire);
     }
-    const uint32_t pass = passes_.load(std::memory_order_relaxed);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == num_threads_ - 1) {
-        arrived_.store(0, std::memory_order_relaxed);
-        claimed_.store(0, std::memory_order_relaxed);
-        passes_.fetch_add(1, std::memory_order_release);
-        passes_.notify_all();
-        return;
-    }
-    wait_while_equal(passes_, pass);
 }
 
 }  // namespace tailrace

@@ -296,7 +296,12 @@ class _Memory:
         """Buffers that are never alive together share memory."""
         lifetimes = lifetimes_of(stages)
         shared, shared_bytes = _place({buffer: _num_bytes(buffer, limits) for buffer in lifetimes}, lifetimes)
-        normed = [stage.codes for stage in stages if isinstance(stage, NormStage) and stage.codes is not None]
+        # A thread's own copy serves the stage behind the norm alone: it may do no piece of one stage, but of a later one.
+        normed = [
+            stage.codes
+            for index, stage in enumerate(stages)
+            if isinstance(stage, NormStage) and stage.codes is not None and lifetimes[stage.codes][1] == index + 1
+        ]
         sizes = {buffer: _native.quantized_bytes(_native.PRIVATE_ROWS, buffer.tensor.cols) for buffer in normed}
         private, private_bytes = _place(sizes, lifetimes)
         return cls(shared, shared_bytes, private, private_bytes)

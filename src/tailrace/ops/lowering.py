@@ -161,7 +161,7 @@ def lifetimes_of(stages: Sequence[Stage]) -> dict[Buffer, tuple[int, int]]:
     """First and last stage of each buffer. Logits outlive the last stage: nothing is written behind them."""
     lifetimes: dict[Buffer, tuple[int, int]] = {}
     for index, stage in enumerate(stages):
-        # A thread may be a stage ahead of one that still norms or turns: see Stage::has_barrier.
+        # Norms and rotations may be left to the threads of the stage behind them: see Stage::prepare in csrc.
         last = index + 1 if isinstance(stage, NormStage | RopeStage) else index
         for buffer in buffers_of(stage):
             first, previous = lifetimes.get(buffer, (index, last))
