@@ -13,12 +13,13 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench bench-kernels compare bench-quality bench-scaling oracle lower-bounds clean stale
+.PHONY: help serve test test-arm check format bench bench-kernels compare bench-quality bench-scaling oracle lower-bounds clean stale
 .SUFFIXES:
 
 help:
 	@echo 'make serve          serve the default model on 127.0.0.1:8000   (make serve ARGS="MODEL --port 8123")'
 	@echo 'make test           run every test                              (make test ARGS="tests/unit -k queue")'
+	@echo 'make test-arm       run the kernels for Arm under an emulator, which it installs (Debian, Ubuntu)'
 	@echo
 	@echo 'make check          formatting, lint, types, import contracts, C++ formatting'
 	@echo 'make format         put Python and C++ into the form that `make check` wants'
@@ -44,17 +45,27 @@ test: $(DEV)
 	@$(BIN)/python -m tailrace.weights.default_model
 	@$(BIN)/python -m pytest $(ARGS)
 
+# Once as a processor with dot products, once as one without.
+test-arm: $(CORE)
+	@command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null || \
+	    $(if $(filter 0,$(shell id -u)),,sudo) apt-get install --yes g++-aarch64-linux-gnu qemu-user
+	$(BIN)/cmake -S tests/kernels -B build/kernels-arm -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	    -DCMAKE_TOOLCHAIN_FILE=aarch64.cmake
+	$(BIN)/cmake --build build/kernels-arm
+	qemu-aarch64 -cpu max build/kernels-arm/compare
+	qemu-aarch64 -cpu cortex-a53 build/kernels-arm/compare
+
 check: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	find csrc -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
+	find csrc tests -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
 
 format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	find csrc -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format -i
+	find csrc tests -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format -i
 
 bench: $(DEV)
 	@$(BIN)/python -m benchmarks.serving $(ARGS)

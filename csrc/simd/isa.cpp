@@ -1,36 +1,117 @@
 #include "simd/isa.h"
 
+#include <cstdint>
 #include <stdexcept>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#else
+#include <sys/auxv.h>
+#endif
+#endif
 
 namespace tailrace {
 
+namespace {
+
+#if defined(__x86_64__)
+
+// __builtin_cpu_supports also asks the operating system whether it saves the wide registers.
+bool has_avx2() {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+bool has_avx512vnni() {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
+bool has_avx512bf16() { return has_avx512vnni() && __builtin_cpu_supports("avx512bf16"); }
+
+// What not every compiler's __builtin_cpu_supports knows.
+struct Features {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+
+    explicit Features(unsigned subleaf) { __get_cpuid_count(7, subleaf, &eax, &ebx, &ecx, &edx); }
+};
+
+bool has_avxvnni() { return has_avx2() && (Features(1).eax >> 4 & 1) != 0; }
+
+// A process must ask for the tiles before its threads touch them: they make what is saved of a thread much larger.
+bool may_use_tiles() {
+#if defined(__linux__)
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+    return false;
+#endif
+}
+
+bool has_amx() {
+    constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
+    return has_avx512bf16() && (Features(0).edx & kTile) != 0 && (Features(0).edx & kInt8) != 0 && may_use_tiles();
+}
+
+#elif defined(__aarch64__)
+
+bool has_neon() { return true; }
+
+bool has_dotprod() {
+#if defined(__linux__)
+    constexpr unsigned long kDotProd = 1ul << 20;  // HWCAP_ASIMDDP
+    return (getauxval(AT_HWCAP) & kDotProd) != 0;
+#elif defined(__APPLE__)
+    return true;  // since the first of its processors that runs macOS
+#else
+    return false;
+#endif
+}
+
+#endif
+
+bool has_portable() { return true; }
+
+struct Entry {
+    Isa isa;
+    const char* name;
+    bool (*is_here)();
+};
+
+constexpr Entry kBestFirst[] = {
+#if defined(__x86_64__)
+    {Isa::kAmx, "amx", has_amx},
+    {Isa::kAvx512Bf16, "avx512bf16", has_avx512bf16},
+    {Isa::kAvx512Vnni, "avx512vnni", has_avx512vnni},
+    {Isa::kAvxVnni, "avxvnni", has_avxvnni},
+    {Isa::kAvx2, "avx2", has_avx2},
+#elif defined(__aarch64__)
+    {Isa::kDotProd, "dotprod", has_dotprod},
+    {Isa::kNeon, "neon", has_neon},
+#endif
+    {Isa::kPortable, "portable", has_portable},
+};
+
+}  // namespace
+
 const char* isa_name(Isa isa) {
-    switch (isa) {
-        case Isa::kAvx512Bf16:
-            return "avx512bf16";
-        case Isa::kAvx512Vnni:
-            return "avx512vnni";
-        case Isa::kAvx2:
-            return "avx2";
-        default:
-            return "portable";
+    for (const Entry& entry : kBestFirst) {
+        if (entry.isa == isa) return entry.name;
     }
+    throw std::invalid_argument("an instruction set of another architecture");
 }
 
 std::vector<Isa> supported_isas() {
     std::vector<Isa> isas;
-#if defined(__x86_64__)
-    // __builtin_cpu_supports also asks the operating system whether it saves the wide registers.
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                        __builtin_cpu_supports("avx512vnni");
-    if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
-    if (avx512) isas.push_back(Isa::kAvx512Vnni);
-    if (avx2) isas.push_back(Isa::kAvx2);
-#endif
-    isas.push_back(Isa::kPortable);
+    for (const Entry& entry : kBestFirst) {
+        if (entry.is_here()) isas.push_back(entry.isa);
+    }
     return isas;
 }
 

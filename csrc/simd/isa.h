@@ -6,9 +6,9 @@
 
 namespace tailrace {
 
-enum class Isa { kPortable, kAvx2, kAvx512Vnni, kAvx512Bf16 };
+enum class Isa { kPortable, kAvx2, kAvxVnni, kAvx512Vnni, kAvx512Bf16, kAmx, kNeon, kDotProd };
 
-// The name used by TAILRACE_CPU_ISA and by tests: portable, avx2, avx512vnni, avx512bf16.
+// The name used by TAILRACE_CPU_ISA and by tests: portable; avx2, avxvnni, avx512vnni, avx512bf16, amx; neon, dotprod.
 const char* isa_name(Isa isa);
 
 // What this machine runs, best first. Never empty: portable is always there.

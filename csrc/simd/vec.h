@@ -7,6 +7,8 @@
 #include "simd/vec_avx512.h"
 #elif defined(__AVX2__)
 #include "simd/vec_avx2.h"
+#elif defined(TAILRACE_NEON)  // every 64-bit Arm has it: the build says which kernels use it
+#include "simd/vec_neon.h"
 #else
 #include "simd/vec_portable.h"
 #endif
@@ -17,25 +19,8 @@ TAILRACE_INLINE Vec zero() { return set1(0.0f); }
 
 TAILRACE_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
-// In each lane, the largest of its quad: the lanes 4i to 4i+3.
-TAILRACE_INLINE Vec quad_max(Vec a) {
-#if defined(__AVX512F__)
-    const Vec pairs = max(a, {_mm512_permute_ps(a.v, 0xb1)});
-    return max(pairs, {_mm512_permute_ps(pairs.v, 0x4e)});
-#elif defined(__AVX2__)
-    const Vec pairs = max(a, {_mm256_permute_ps(a.a, 0xb1), _mm256_permute_ps(a.b, 0xb1)});
-    return max(pairs, {_mm256_permute_ps(pairs.a, 0x4e), _mm256_permute_ps(pairs.b, 0x4e)});
-#else
-    Vec tops = a;
-    for (int i = 0; i < kLanes; ++i) {
-        for (int k = i / 4 * 4; k < i / 4 * 4 + 4; ++k) tops.v[i] = tops.v[i] > a.v[k] ? tops.v[i] : a.v[k];
-    }
-    return tops;
-#endif
-}
-
 // The horizontal reductions halve in the same order on every instruction set: lane i with lane i + 8, then i + 4, ...
-#if defined(__AVX2__)
+#if defined(__AVX2__)  // the others have them beside their vectors
 
 TAILRACE_INLINE float sum(Vec a) {
     const __m256 eight = _mm256_add_ps(low_half(a), high_half(a));
@@ -56,28 +41,6 @@ TAILRACE_INLINE int32_t sum(VecI a) {
     const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
     const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
-}
-
-#else
-
-TAILRACE_INLINE float sum(Vec a) {
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; ++i) a.v[i] += a.v[i + half];
-    }
-    return a.v[0];
-}
-
-TAILRACE_INLINE float largest(Vec a) {
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; ++i) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
-    }
-    return a.v[0];
-}
-
-TAILRACE_INLINE int32_t sum(VecI a) {
-    int32_t total = 0;
-    for (int32_t x : a.v) total += x;
-    return total;
 }
 
 #endif

@@ -112,6 +112,11 @@ TAILRACE_INLINE void store_bf16(uint16_t* p, Vec x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
 }
 
+TAILRACE_INLINE Vec quad_max(Vec x) {
+    const Vec pairs = max(x, {_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)});
+    return max(pairs, {_mm256_permute_ps(pairs.a, 0x4e), _mm256_permute_ps(pairs.b, 0x4e)});
+}
+
 TAILRACE_INLINE __m256 low_half(Vec x) { return x.a; }
 TAILRACE_INLINE __m256 high_half(Vec x) { return x.b; }
 TAILRACE_INLINE __m256i low_half(VecI x) { return x.a; }

@@ -83,6 +83,12 @@ TAILRACE_INLINE void store_bf16(uint16_t* p, Vec a) {
 #endif
 }
 
+// In each lane, the largest of its quad: the lanes 4i to 4i+3.
+TAILRACE_INLINE Vec quad_max(Vec a) {
+    const Vec pairs = max(a, {_mm512_permute_ps(a.v, 0xb1)});
+    return max(pairs, {_mm512_permute_ps(pairs.v, 0x4e)});
+}
+
 TAILRACE_INLINE __m256 low_half(Vec a) { return _mm512_castps512_ps256(a.v); }
 TAILRACE_INLINE __m256 high_half(Vec a) { return _mm512_extractf32x8_ps(a.v, 1); }
 TAILRACE_INLINE __m256i low_half(VecI a) { return _mm512_castsi512_si256(a.v); }

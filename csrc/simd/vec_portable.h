@@ -84,6 +84,34 @@ TAILRACE_INLINE void store_bf16(uint16_t* p, Vec a) {
     for (int i = 0; i < kLanes; ++i) p[i] = float_to_bf16(a.v[i]);
 }
 
+TAILRACE_INLINE Vec quad_max(Vec a) {
+    Vec tops = a;
+    for (int i = 0; i < kLanes; ++i) {
+        for (int k = i / 4 * 4; k < i / 4 * 4 + 4; ++k) tops.v[i] = tops.v[i] > a.v[k] ? tops.v[i] : a.v[k];
+    }
+    return tops;
+}
+
 #undef TAILRACE_LANES
+
+TAILRACE_INLINE float sum(Vec a) {
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) a.v[i] += a.v[i + half];
+    }
+    return a.v[0];
+}
+
+TAILRACE_INLINE float largest(Vec a) {
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
+    }
+    return a.v[0];
+}
+
+TAILRACE_INLINE int32_t sum(VecI a) {
+    int32_t total = 0;
+    for (int32_t x : a.v) total += x;
+    return total;
+}
 
 }  // namespace tailrace::TAILRACE_ISA

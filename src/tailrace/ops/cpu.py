@@ -57,7 +57,7 @@ Codes = tuple[int, int | None]  # where quantised rows lie: shared offset, offse
 
 
 def supported_isas() -> list[str]:
-    """The instruction sets that this machine runs, best first: avx512bf16, avx512vnni, avx2, portable."""
+    """The instruction sets that this machine runs, by the names of csrc/simd/isa.cpp, best first; portable is last."""
     return _native.isas()
 
 

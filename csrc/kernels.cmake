@@ -1,0 +1,47 @@
+# The kernels, compiled once for each instruction set of the processor that is built for, and the choice among them:
+# KERNEL_OBJECTS.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# A product must round as the source says: fused multiply-adds are written out, never guessed by the compiler.
+add_compile_options(-Wall -Wextra -ffp-contract=off)
+
+set(CSRC ${CMAKE_CURRENT_LIST_DIR})
+set(ALL_KERNELS attention ceiling embed gemm_float gemm_quantized rope rows table vocabulary)
+
+# kernels(<instruction set> <sources> <flags>...): the same sources in a namespace of their own.
+function(kernels isa sources)
+  list(TRANSFORM sources PREPEND ${CSRC}/kernels/)
+  list(TRANSFORM sources APPEND .cpp)
+  add_library(kernels_${isa} OBJECT ${sources})
+  target_include_directories(kernels_${isa} PRIVATE ${CSRC})
+  target_compile_definitions(kernels_${isa} PRIVATE TAILRACE_ISA=${isa})
+  # g++ 12 warns about its own AVX-512 header.
+  target_compile_options(kernels_${isa} PRIVATE -O3 -Wno-maybe-uninitialized -Wno-uninitialized ${ARGN})
+  set(KERNEL_OBJECTS ${KERNEL_OBJECTS} $<TARGET_OBJECTS:kernels_${isa}> PARENT_SCOPE)
+endfunction()
+
+add_library(kernel_choice OBJECT ${CSRC}/simd/dispatch.cpp ${CSRC}/simd/isa.cpp)
+target_include_directories(kernel_choice PRIVATE ${CSRC})
+set(KERNEL_OBJECTS $<TARGET_OBJECTS:kernel_choice>)
+
+kernels(portable "${ALL_KERNELS}")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(AVX2 -mavx2 -mfma -mf16c)
+  set(AVX512 ${AVX2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512)
+  kernels(avx2 "${ALL_KERNELS}" ${AVX2})
+  kernels(avxvnni "${ALL_KERNELS}" ${AVX2} -mavxvnni)
+  kernels(avx512vnni "${ALL_KERNELS}" ${AVX512})
+  kernels(avx512bf16 "${ALL_KERNELS}" ${AVX512} -mavx512bf16)
+  kernels(amx gemm_amx ${AVX512} -mavx512bf16 -mamx-tile -mamx-int8)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  kernels(neon "${ALL_KERNELS}" -DTAILRACE_NEON)
+  kernels(dotprod "${ALL_KERNELS}" -DTAILRACE_NEON -march=armv8.2-a+dotprod)
+endif()

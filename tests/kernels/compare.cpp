@@ -1,0 +1,501 @@
+// Whether every instruction set of this build and machine computes what the portable kernels compute: the same bits
+// where all products are exact, nearly the same elsewhere. Those that fuse multiply and add must agree with each other
+// to the bit in products with quantised weights.
+//
+// Prints a line for each instruction set and kernel, and fails when one of them differs.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "simd/dispatch.h"
+#include "simd/half.h"
+
+using namespace tailrace;
+
+namespace {
+
+using Values = std::vector<double>;
+
+struct Random {
+    std::mt19937 engine{7};
+
+    int whole(int least, int most) {
+        return least + static_cast<int>(engine() % static_cast<unsigned>(most - least + 1));
+    }
+    float real(float least, float most) {
+        return least + (most - least) * static_cast<float>(engine() >> 8) * 0x1p-24f;
+    }
+    std::vector<float> reals(size_t count, float least = -2.0f, float most = 2.0f) {
+        std::vector<float> values(count);
+        for (float& value : values) value = real(least, most);
+        return values;
+    }
+    // Positive, for scales: any value of float16 between 2^-6 and 2^2, or only the powers of two.
+    uint16_t half(bool is_exact) { return static_cast<uint16_t>(whole(9, 17) << 10 | (is_exact ? 0 : whole(0, 1023))); }
+};
+
+template <class Numbers>
+void append(Values& values, const Numbers& numbers) {
+    for (auto number : numbers) values.push_back(static_cast<double>(number));
+}
+
+// --- products with quantised weights -------------------------------------------------------------------------------
+
+constexpr int kMaxRows = 160;
+
+struct Activations {
+    std::vector<int8_t> codes, high;
+    std::vector<float> scales, sums;
+    std::vector<int32_t> shifts;
+    std::vector<uint8_t> fine_quads;
+    int groups;
+
+    explicit Activations(int num_groups)
+        : codes(kMaxRows * num_groups * kGroup),
+          high(codes.size()),
+          scales(kMaxRows * num_groups),
+          sums(scales.size()),
+          shifts(scales.size()),
+          fine_quads(scales.size()),
+          groups(num_groups) {}
+
+    Activations(Random& random, int num_groups, bool is_exact) : Activations(num_groups) {
+        for (int8_t& code : codes) code = static_cast<int8_t>(random.whole(-127, 127));
+        for (int row = 0; row < kMaxRows; ++row) {
+            for (int group = 0; group < groups; ++group) fill(random, row, group, is_exact);
+        }
+    }
+
+    QuantizedRows rows() {
+        return {codes.data(),  high.data(),       scales.data(), sums.data(),
+                shifts.data(), fine_quads.data(), groups,        kMaxRows};
+    }
+
+  private:
+    void fill(Random& random, int row, int group, bool is_exact) {
+        const size_t at = static_cast<size_t>(row) * groups + group;
+        for (int quad = 0; quad < kGroup / 4; ++quad) {
+            if (random.whole(0, 30) > 0) continue;
+            for (int i = 0; i < 4; ++i) high[at * kGroup + 4 * quad + i] = static_cast<int8_t>(random.whole(-127, 127));
+            fine_quads[group * kMaxRows + row] |= static_cast<uint8_t>(1 << quad);
+        }
+        int32_t sum = 0;
+        for (int i = 0; i < kGroup; ++i) sum += 256 * high[at * kGroup + i] + codes[at * kGroup + i];
+        shifts[at] = -128 * sum;
+        scales[at] = half_to_float(random.half(is_exact));
+        sums[at] = scales[at] * static_cast<float>(sum);
+    }
+};
+
+// Tiles of random bytes, the last one narrow.
+struct Weights {
+    std::vector<uint8_t> bytes;
+    std::vector<Tile> tiles;
+
+    Weights(Random& random, Format format, int inputs, int num_tiles) {
+        const size_t size = tile_bytes(format, inputs);
+        bytes.resize(num_tiles * size + 65536);  // kernels prefetch, and read, a little beyond
+        for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.whole(0, 255));
+        for (int t = 0; t < num_tiles; ++t) {
+            tiles.push_back({bytes.data() + t * size, t * kTile, t + 1 < num_tiles ? kTile : kTile - 5});
+        }
+    }
+
+    uint8_t* data(const Tile& tile) { return bytes.data() + (tile.data - bytes.data()); }
+};
+
+Weights quantized_weights(Random& random, Format format, int groups, int num_tiles, bool is_exact) {
+    Weights weights(random, format, groups * kGroup, num_tiles);
+    const bool is_q4 = format == Format::kQ4 || format == Format::kQ4Half;
+    const bool is_half = format == Format::kQ4Half || format == Format::kQ8Half;
+    for (const Tile& tile : weights.tiles) {
+        for (int group = 0; group < groups; ++group) {
+            uint8_t* scales = weights.data(tile) + group * group_bytes(format) + (is_q4 ? 256 : 512);
+            for (int i = 0; i < (is_q4 ? 2 : 1) * kTile; ++i) {
+                const uint16_t half = random.half(is_exact);
+                const float scale = half_to_float(half) * (is_exact ? 1.0f : 1.0001f);
+                std::memcpy(scales + i * (is_half ? 2 : 4), is_half ? static_cast<const void*>(&half) : &scale,
+                            is_half ? 2 : 4);
+            }
+        }
+    }
+    return weights;
+}
+
+// What lies in the output afterwards, with bias and residual and without.
+template <class Multiply>
+void append_products(Values& values, Random& random, int num_columns, const Multiply& multiply) {
+    const size_t stride = num_columns + 3;
+    const std::vector<float> bias = random.reals(num_columns), residual = random.reals(kMaxRows * stride);
+    for (const bool is_plain : {true, false}) {
+        std::vector<float> out(kMaxRows * stride, -7.0f);
+        multiply(GemmOutput{out.data(), stride, is_plain ? nullptr : bias.data(), is_plain ? nullptr : residual.data(),
+                            stride});
+        append(values, out);
+    }
+}
+
+Values quantized_products(const Kernels& kernels, Format format, bool is_exact) {
+    Random random;
+    Values values;
+    for (const int groups : {1, 3, 18}) {
+        Activations x(random, groups, is_exact);
+        const Weights weights = quantized_weights(random, format, groups, 3, is_exact);
+        for (const int rows : {1, 2, 3, 4, 5, 7, 12, 15, 16, 17, 31, 60, 61, 120, 128, 140, 150}) {
+            append_products(values, random, 3 * kTile - 5, [&](const GemmOutput& out) {
+                kernels.gemm_quantized(format, x.rows(), 5, rows, weights.tiles.data(), 3, out);
+            });
+        }
+    }
+    return values;
+}
+
+template <Format kFormat, bool kIsExact>
+Values gemm_quantized(const Kernels& kernels) {
+    return quantized_products(kernels, kFormat, kIsExact);
+}
+
+// --- products with float weights -----------------------------------------------------------------------------------
+
+// A weight of this format: a power of two with either sign, or any value of about that size.
+uint32_t float_weight(Random& random, Format format, bool is_exact) {
+    const uint32_t sign = static_cast<uint32_t>(random.whole(0, 1));
+    if (format == Format::kF16) return sign << 15 | random.half(is_exact);
+    const float value = half_to_float(random.half(is_exact)) * (is_exact ? 1.0f : 1.001f);
+    return sign << (format == Format::kF32 ? 31 : 15) |
+           (format == Format::kF32 ? float_bits(value) : float_to_bf16(value));
+}
+
+template <Format kFormat, bool kIsExact>
+Values gemm_float(const Kernels& kernels) {
+    constexpr int kWeightBytes = kFormat == Format::kF32 ? 4 : 2;
+    Random random;
+    Values values;
+    for (const int inputs : {1, 2, 37, 64}) {
+        const size_t stride = inputs + 1;
+        const std::vector<float> x = random.reals(kMaxRows * stride);
+        Weights weights(random, kFormat, inputs, 3);
+        for (size_t i = 0; i < weights.bytes.size() / kWeightBytes; ++i) {
+            const uint32_t weight = float_weight(random, kFormat, kIsExact);
+            std::memcpy(weights.bytes.data() + i * kWeightBytes, &weight, kWeightBytes);
+        }
+        for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 19, 33, 140}) {
+            append_products(values, random, 3 * kTile - 5, [&](const GemmOutput& out) {
+                kernels.gemm_float(kFormat, x.data(), stride, inputs, 5, rows, weights.tiles.data(), 3, out);
+            });
+        }
+    }
+    return values;
+}
+
+template <Format kFormat>
+Values embed(const Kernels& kernels) {
+    constexpr int kCols = 96;
+    Random random;
+    Values values;
+    Weights weights = is_quantized(kFormat) ? quantized_weights(random, kFormat, kCols / kGroup, 2, false)
+                                            : Weights(random, kFormat, kCols, 2);
+    if (!is_quantized(kFormat)) {
+        for (size_t i = 0; i < weights.bytes.size() / 4; ++i) {
+            const uint32_t weight =
+                0x3c003c00u | static_cast<uint32_t>(random.whole(0, 0x1ff)) << 16 | (random.engine() & 0x1ff);
+            std::memcpy(weights.bytes.data() + i * 4, &weight, 4);
+        }
+    }
+    for (int row = 0; row < 2 * kTile - 5; ++row) {
+        std::vector<float> out(kCols);
+        kernels.embed(kFormat, weights.tiles.data(), row, kCols, out.data());
+        append(values, out);
+    }
+    return values;
+}
+
+// --- rows ----------------------------------------------------------------------------------------------------------
+
+constexpr int kSizes[] = {1, 5, 16, 31, 64, 100, 576};
+
+Values rms_norm(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int cols : kSizes) {
+        const std::vector<float> x = random.reals(cols), weight = random.reals(cols);
+        std::vector<float> out(cols);
+        kernels.rms_norm(x.data(), weight.data(), cols, 1e-5f, out.data());
+        append(values, out);
+    }
+    return values;
+}
+
+Values swiglu(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int cols : kSizes) {
+        const std::vector<float> gate = random.reals(cols, -20.0f, 20.0f), up = random.reals(cols);
+        std::vector<float> out(cols);
+        kernels.swiglu(gate.data(), up.data(), cols, out.data());
+        append(values, out);
+    }
+    return values;
+}
+
+Values quantize(const Kernels& kernels) {
+    constexpr int kGroups = 18;
+    Random random;
+    Values values;
+    for (const float fine_share : {0.4f, 1.0f, 2.0f}) {
+        Activations out(kGroups);
+        for (int row = 0; row < 20; ++row) {
+            std::vector<float> x = random.reals(kGroups * kGroup);
+            for (int i = 0; i < kGroup; ++i) x[3 * kGroup + i] = 0.0f;
+            for (int i = 0; i < row; ++i) x[random.whole(0, kGroups * kGroup - 1)] *= 20.0f;
+            kernels.quantize(x.data(), out.rows(), row, 0, 5, fine_share);
+            kernels.quantize(x.data() + 5 * kGroup, out.rows(), row, 5, kGroups - 5, fine_share);
+        }
+        append(values, out.codes);
+        append(values, out.high);
+        append(values, out.scales);
+        append(values, out.sums);
+        append(values, out.shifts);
+        append(values, out.fine_quads);
+    }
+    return values;
+}
+
+Values rotate(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int head_dim : {24, 64, 128}) {
+        const std::vector<float> x = random.reals(head_dim), norm = random.reals(head_dim);
+        const std::vector<float> cosines = random.reals(head_dim / 2), sines = random.reals(head_dim / 2);
+        for (const bool is_interleaved : {false, true}) {
+            for (const int rotary_dim : {head_dim, head_dim / 2}) {
+                for (const float* weight : {static_cast<const float*>(nullptr), norm.data()}) {
+                    std::vector<float> out(head_dim);
+                    kernels.rotate(
+                        {x.data(), head_dim, weight, 1e-5f, cosines.data(), sines.data(), rotary_dim, is_interleaved},
+                        out.data());
+                    append(values, out);
+                }
+            }
+        }
+    }
+    return values;
+}
+
+// --- the cache -----------------------------------------------------------------------------------------------------
+
+struct CacheKernels {
+    size_t value_bytes;
+    void (*store)(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
+    void (*attend)(const AttentionTask& task);
+};
+
+CacheKernels bf16_cache(const Kernels& kernels) { return {2, kernels.store_kv_bf16, kernels.attention_bf16}; }
+CacheKernels f32_cache(const Kernels& kernels) { return {4, kernels.store_kv_f32, kernels.attention_f32}; }
+
+// 256 positions of one KV head in blocks of 32, which lie in the pool in another order.
+struct Cache {
+    static constexpr int kBlocks = 8, kBlockGroups = 2;
+    size_t group_bytes;
+    std::vector<uint8_t> pool;
+    std::vector<int32_t> blocks{5, 2, 7, 0, 1, 6, 3, 4};
+
+    Cache(Random& random, const CacheKernels& kernels, int head_dim)
+        : group_bytes(2 * kv_tile_bytes(head_dim, kernels.value_bytes)), pool(kBlocks * kBlockGroups * group_bytes) {
+        for (int position = 0; position < kBlocks * kBlockGroups * kKeyGroup; ++position) {
+            const std::vector<float> key = random.reals(head_dim), value = random.reals(head_dim);
+            kernels.store(key.data(), value.data(), head_dim, position % kKeyGroup, group(position / kKeyGroup));
+        }
+    }
+
+    uint8_t* group(int index) {
+        return pool.data() + (blocks[index / kBlockGroups] * kBlockGroups + index % kBlockGroups) * group_bytes;
+    }
+};
+
+template <CacheKernels (*kOf)(const Kernels&)>
+Values store_kv(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int head_dim : {24, 64}) append(values, Cache(random, kOf(kernels), head_dim).pool);
+    return values;
+}
+
+template <CacheKernels (*kOf)(const Kernels&)>
+Values attention(const Kernels& kernels) {
+    struct Case {
+        int head_dim, num_tokens, heads, position, window;
+    };
+    Random random;
+    Values values;
+    for (const auto& [head_dim, num_tokens, heads, position, window] :
+         {Case{64, 1, 3, 200, 0}, {64, 1, 1, 0, 0}, {24, 9, 7, 120, 0}, {128, 16, 4, 60, 40}, {64, 64, 1, 64, 100}}) {
+        Cache cache(random, kOf(kernels), head_dim);
+        const size_t stride = static_cast<size_t>(heads) * head_dim;
+        const std::vector<float> q = random.reals(num_tokens * stride);
+        std::vector<float> out(q.size()), scratch(attention_scratch_bytes(head_dim) / 4 + 16);
+        kOf(kernels).attend({q.data(), stride, out.data(), stride, num_tokens, heads, head_dim, position, window,
+                             0.125f, cache.pool.data(), Cache::kBlockGroups * cache.group_bytes, cache.group_bytes,
+                             Cache::kBlockGroups, cache.blocks.data(), scratch.data()});
+        append(values, out);
+    }
+    return values;
+}
+
+// --- the vocabulary ------------------------------------------------------------------------------------------------
+
+std::vector<float> logits(Random& random, int count) {
+    std::vector<float> x = random.reals(count, -9.0f, 9.0f);
+    for (int i = 0; i < 4; ++i) x[random.whole(0, count - 1)] = 9.5f;  // equals at the top
+    return x;
+}
+
+Values choices(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int count : {1, 15, 16, 501, 3000}) {
+        const std::vector<float> x = logits(random, count);
+        std::vector<int32_t> ids(count, -1);
+        values.push_back(kernels.arg_max(x.data(), count));
+        values.push_back(kernels.top(x.data(), count, 20 < count ? 20 : count, ids.data()));
+        append(values, ids);
+        values.push_back(kernels.collect(x.data(), count - 1, 3.0f, 8.0f, ids.data()));
+        append(values, ids);
+        values.push_back(kernels.read_floats(x.data(), count));
+    }
+    return values;
+}
+
+Values shares(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int count : {1, 15, 16, 501, 3000}) {
+        const std::vector<float> x = logits(random, count), weights = random.reals(count, 0.0f, 1.0f);
+        std::vector<float> out(count);
+        kernels.exp_scaled(x.data(), count, 9.5f, 0.7f, out.data());
+        append(values, out);
+        values.push_back(kernels.sum_exp(x.data(), count, 9.5f));
+        values.push_back(kernels.sum_at_least(weights.data(), count, 0.25f));
+    }
+    return values;
+}
+
+// --- the comparison ------------------------------------------------------------------------------------------------
+
+struct Check {
+    const char* name;
+    Values (*run)(const Kernels& kernels);
+    double tolerance;  // of the root mean square of the expected values; 0: the same bits
+};
+
+constexpr Check kChecks[] = {
+    {"gemm q4, exact", gemm_quantized<Format::kQ4, true>, 0.0},
+    {"gemm q4 half, exact", gemm_quantized<Format::kQ4Half, true>, 0.0},
+    {"gemm q8, exact", gemm_quantized<Format::kQ8, true>, 0.0},
+    {"gemm q8 half, exact", gemm_quantized<Format::kQ8Half, true>, 0.0},
+    {"gemm q4", gemm_quantized<Format::kQ4, false>, 1e-5},
+    {"gemm q4 half", gemm_quantized<Format::kQ4Half, false>, 1e-5},
+    {"gemm q8", gemm_quantized<Format::kQ8, false>, 1e-5},
+    {"gemm q8 half", gemm_quantized<Format::kQ8Half, false>, 1e-5},
+    {"gemm f32, exact", gemm_float<Format::kF32, true>, 0.0},
+    {"gemm f16, exact", gemm_float<Format::kF16, true>, 0.0},
+    {"gemm bf16, exact", gemm_float<Format::kBf16, true>, 0.0},
+    {"gemm f32", gemm_float<Format::kF32, false>, 1e-5},
+    {"gemm f16", gemm_float<Format::kF16, false>, 1e-5},
+    {"gemm bf16", gemm_float<Format::kBf16, false>, 1e-5},
+    {"embed q4", embed<Format::kQ4>, 0.0},
+    {"embed q4 half", embed<Format::kQ4Half>, 0.0},
+    {"embed q8", embed<Format::kQ8>, 0.0},
+    {"embed q8 half", embed<Format::kQ8Half>, 0.0},
+    {"embed f32", embed<Format::kF32>, 0.0},
+    {"embed f16", embed<Format::kF16>, 0.0},
+    {"embed bf16", embed<Format::kBf16>, 0.0},
+    {"rms_norm", rms_norm, 1e-6},
+    {"swiglu", swiglu, 1e-6},
+    {"quantize", quantize, 0.0},
+    {"rotate", rotate, 1e-6},
+    {"store_kv bf16", store_kv<bf16_cache>, 0.0},
+    {"store_kv f32", store_kv<f32_cache>, 0.0},
+    {"attention bf16", attention<bf16_cache>, 0.02},  // some round queries and weights to bfloat16 too
+    {"attention f32", attention<f32_cache>, 1e-5},
+    {"choices", choices, 0.0},
+    {"shares", shares, 1e-5},
+};
+
+// Products with quantised weights are the same on every instruction set that fuses multiply and add.
+constexpr Check kFusedChecks[] = {
+    {"gemm q4", gemm_quantized<Format::kQ4, false>, 0.0},
+    {"gemm q4 half", gemm_quantized<Format::kQ4Half, false>, 0.0},
+    {"gemm q8", gemm_quantized<Format::kQ8, false>, 0.0},
+    {"gemm q8 half", gemm_quantized<Format::kQ8Half, false>, 0.0},
+};
+
+// The largest difference, as a share of the root mean square of the expected values; anything but numbers: infinity.
+double difference(const Values& values, const Values& expected) {
+    double squares = 0.0, largest = 0.0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+        if (!std::isfinite(values[i]) || !std::isfinite(expected[i])) return INFINITY;
+        squares += expected[i] * expected[i];
+        largest = std::fmax(largest, std::fabs(values[i] - expected[i]));
+    }
+    return largest == 0.0 ? 0.0 : largest / std::sqrt(squares / static_cast<double>(expected.size()));
+}
+
+struct Candidate {
+    std::string name;
+    const Kernels& kernels;
+};
+
+template <size_t kCount>
+int compare(const Candidate& candidate, const Candidate& with, const Check (&checks)[kCount]) {
+    int failures = 0;
+    for (const Check& check : checks) {
+        const double error = difference(check.run(candidate.kernels), check.run(with.kernels));
+        const bool is_close = error <= check.tolerance;
+        std::printf("%s is %s: %s, %s (%.1e)\n", candidate.name.c_str(), with.name.c_str(), check.name,
+                    is_close ? "yes" : "NO", error);
+        failures += !is_close;
+    }
+    return failures;
+}
+
+}  // namespace
+
+#if defined(__x86_64__)
+namespace tailrace {
+namespace avxvnni_stand_in {
+extern const Kernels kernels;
+}
+namespace amx_stand_in {
+void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
+                    int num_tiles, const GemmOutput& out);
+}
+}  // namespace tailrace
+#endif
+
+int main() {
+    std::vector<Candidate> candidates;
+    bool has_avx512 = false;
+    for (const Isa isa : supported_isas()) {
+        if (isa != Isa::kPortable) candidates.push_back({isa_name(isa), kernels_for(isa)});
+        has_avx512 = has_avx512 || isa == Isa::kAvx512Bf16;
+    }
+#if defined(__x86_64__)
+    static Kernels amx = kernels_for(Isa::kAvx512Bf16);
+    amx.gemm_quantized = amx_stand_in::gemm_quantized;
+    if (has_avx512) {
+        candidates.push_back({"avxvnni's stand-in", avxvnni_stand_in::kernels});
+        candidates.push_back({"amx's stand-in", amx});
+    }
+#endif
+    int failures = 0;
+    for (const Candidate& candidate : candidates) {
+        failures += compare(candidate, {"portable", kernels_for(Isa::kPortable)}, kChecks);
+        failures += compare(candidate, candidates.front(), kFusedChecks);
+    }
+    return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,96 @@
+// The tile instructions of AMX in plain C++, as Intel's manual describes them, for processors without. Compiled ahead
+// of a kernel. What would be an invalid instruction ends the program.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_zero
+#undef _tile_dpbsud
+#define _tile_loadconfig amx::load_config
+#define _tile_release amx::release
+#define _tile_zero amx::zero
+#define _tile_loadd amx::load
+#define _tile_stored amx::store
+#define _tile_dpbsud amx::dot_signed_unsigned
+
+namespace amx {
+
+struct Tile {
+    int rows = 0, row_bytes = 0;  // zero: not configured
+    uint8_t bytes[16][64] = {};
+};
+
+inline thread_local Tile tiles[8];
+
+inline void require(bool is_valid, const char* what) {
+    if (is_valid) return;
+    std::fprintf(stderr, "amx: %s\n", what);
+    std::abort();
+}
+
+inline Tile& configured(int number) {
+    require(tiles[number].rows > 0, "a tile is used that is not configured");
+    return tiles[number];
+}
+
+inline void release() {
+    for (Tile& tile : tiles) tile = Tile();
+}
+
+inline void load_config(const void* config) {
+    uint8_t bytes[64];
+    std::memcpy(bytes, config, sizeof bytes);
+    require(bytes[0] == 1 && bytes[1] == 0, "not palette 1 from row 0 on");
+    release();
+    for (int i = 0; i < 8; ++i) {
+        uint16_t row_bytes;
+        std::memcpy(&row_bytes, bytes + 16 + 2 * i, 2);
+        require(row_bytes <= 64 && bytes[48 + i] <= 16, "a tile is configured too large");
+        require((row_bytes == 0) == (bytes[48 + i] == 0), "a tile is configured by half");
+        tiles[i].row_bytes = row_bytes;
+        tiles[i].rows = bytes[48 + i];
+    }
+}
+
+inline void zero(int number) { std::memset(configured(number).bytes, 0, sizeof tiles[number].bytes); }
+
+inline void load(int number, const void* start, int64_t stride) {
+    Tile& tile = configured(number);
+    zero(number);
+    for (int r = 0; r < tile.rows; ++r) {
+        std::memcpy(tile.bytes[r], static_cast<const uint8_t*>(start) + r * stride, tile.row_bytes);
+    }
+}
+
+inline void store(int number, void* start, int64_t stride) {
+    const Tile& tile = configured(number);
+    for (int r = 0; r < tile.rows; ++r) {
+        std::memcpy(static_cast<uint8_t*>(start) + r * stride, tile.bytes[r], tile.row_bytes);
+    }
+}
+
+// TDPBSUD: sum += signed bytes of a times unsigned bytes of b, whose rows hold four inputs of each output.
+inline void dot_signed_unsigned(int sum_number, int a_number, int b_number) {
+    Tile& sum = configured(sum_number);
+    const Tile &a = configured(a_number), &b = configured(b_number);
+    require(sum.rows == a.rows && sum.row_bytes == b.row_bytes && a.row_bytes == 4 * b.rows, "tiles do not fit");
+    for (int m = 0; m < a.rows; ++m) {
+        for (int n = 0; n < b.row_bytes / 4; ++n) {
+            uint32_t total;
+            std::memcpy(&total, &sum.bytes[m][4 * n], 4);
+            for (int k = 0; k < a.row_bytes; ++k) {
+                total += static_cast<uint32_t>(static_cast<int8_t>(a.bytes[m][k]) * b.bytes[k / 4][4 * n + k % 4]);
+            }
+            std::memcpy(&sum.bytes[m][4 * n], &total, 4);
+        }
+    }
+}
+
+}  // namespace amx
