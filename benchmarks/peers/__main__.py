@@ -65,9 +65,9 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def engines(arguments: argparse.Namespace, checkpoint: Checkpoint) -> list[Engine]:
+def engines(arguments: argparse.Namespace, workshop: Workshop, checkpoint: Checkpoint) -> list[Engine]:
     """Ours first, then the chosen peers."""
-    workshop, threads = Workshop(CHECKOUT / ".peers"), len(os.sched_getaffinity(0))
+    threads = len(os.sched_getaffinity(0))
     weights = Weights(workshop, checkpoint)
     peers: list[Engine] = [
         LlamaCpp(workshop, weights, threads),
@@ -76,7 +76,7 @@ def engines(arguments: argparse.Namespace, checkpoint: Checkpoint) -> list[Engin
         TransformersServe(workshop, weights, threads),
         VllmServe(workshop, weights, arguments.vllm),
     ]
-    ours = Ours(checkpoint, tuple(shlex.split(arguments.serve)))
+    ours = Ours(workshop, checkpoint, tuple(shlex.split(arguments.serve)))
     return [ours, *(peer for peer in peers if peer.name in arguments.peers)]
 
 
@@ -98,7 +98,7 @@ def prepare(wanted: Iterable[Engine]) -> tuple[dict[str, Description], list[Cont
 def main() -> None:
     arguments = parse_arguments()
     checkpoint = open_checkpoint(None)
-    wanted = engines(arguments, checkpoint)
+    wanted = engines(arguments, Workshop(CHECKOUT / ".peers"), checkpoint)
     descriptions, contestants, skipped = prepare(wanted)
     workloads = [workload for workload in WORKLOADS if workload.name in arguments.workloads]
     seed = random.SystemRandom().randrange(1 << 30)

@@ -1,11 +1,11 @@
 """Tailrace, as a user starts it."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.peers.engine import Description, EngineUnavailable
 from benchmarks.peers.http_server import HttpServer
-from benchmarks.peers.workshop import output_of
+from benchmarks.peers.workshop import Workshop, output_of
 from benchmarks.serving.server import our_command
 from tailrace.version import __version__
 from tailrace.weights.checkpoint import Checkpoint
@@ -17,6 +17,7 @@ __all__ = ["Ours"]
 class Ours:
     """`arguments`: those of `tailrace serve`."""
 
+    workshop: Workshop
     checkpoint: Checkpoint
     arguments: tuple[str, ...] = ()
     name: str = "tailrace"
@@ -26,7 +27,8 @@ class Ours:
         """Nothing to build."""
         formats = ", ".join(sorted(set(self.checkpoint.stored_formats.values())))
         version = f"{__version__} ({_commit()})"
-        return Description(version, formats, shlex.join(self.arguments)), HttpServer(our_command(*self.arguments))
+        command = replace(our_command(*self.arguments), log=self.workshop.scratch(self.name) / "server.log")
+        return Description(version, formats, shlex.join(self.arguments)), HttpServer(command)
 
 
 def _commit() -> str:
