@@ -13,7 +13,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-arm check format bench bench-kernels compare bench-quality bench-scaling oracle lower-bounds clean stale
+.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling oracle lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make format         put Python and C++ into the form that `make check` wants'
 	@echo 'make bench          measure the server on this machine          (make bench ARGS=--help)'
 	@echo 'make bench-kernels  measure each op of the CPU back end, count its instructions, compare with the baseline'
+	@echo 'make bench-engine   time outside of native code, idle memory and CPU, steps of a busy server'
 	@echo 'make bench-quality  what weight and KV formats cost: perplexity and best tokens against float32'
 	@echo 'make bench-scaling  how costs grow with waiting and running requests, context and model size'
 	@echo 'make compare        measure other engines beside it, built first   (make compare ARGS=--help)'
@@ -72,6 +73,9 @@ bench: $(DEV)
 
 bench-kernels: $(DEV)
 	@$(BIN)/python -m benchmarks.kernels $(ARGS)
+
+bench-engine: $(DEV)
+	@$(BIN)/python -m benchmarks.engine $(ARGS)
 
 bench-quality: $(DEV)
 	@$(BIN)/python -m benchmarks.quality $(ARGS)
