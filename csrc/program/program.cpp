@@ -109,12 +109,14 @@ void Program::compute(const Step& step, const Sampling* sampling, const Samples&
 std::vector<double> Program::profile(const Step& step) {
     const Busy busy(is_busy_);
     auto last = std::chrono::steady_clock::now();
-    Times ends(num_pieces_.size());
+    const size_t num_stages = num_pieces_.size();
+    Times ends(limits_.num_threads * num_stages, last);
     compute(step, nullptr, {}, &ends);
     std::vector<double> seconds;
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
         // What has no pieces of its own is done, and timed, with the stage behind it.
-        const auto end = num_pieces_[stage] > 0 ? ends[stage] : last;
+        auto end = last;
+        for (size_t i = stage; i < ends.size(); i += num_stages) end = std::max(end, ends[i]);
         seconds.push_back(std::chrono::duration<double>(end - last).count());
         last = end;
     }
@@ -136,12 +138,12 @@ void Program::enter(int thread, int stage) {
 }
 
 void Program::run(int thread, int stage, int piece) {
-    if (stage < static_cast<int>(stages_.size())) return stages_[stage]->run(worker(thread), piece);
-    samplers_[thread].draw(logits() + static_cast<size_t>(piece) * vocab(), *sampling_, piece, *samples_);
-}
-
-void Program::finish(int stage) {
-    if (times_) (*times_)[stage] = std::chrono::steady_clock::now();
+    if (stage < static_cast<int>(stages_.size())) {
+        stages_[stage]->run(worker(thread), piece);
+    } else {
+        samplers_[thread].draw(logits() + static_cast<size_t>(piece) * vocab(), *sampling_, piece, *samples_);
+    }
+    if (times_) (*times_)[thread * num_pieces_.size() + stage] = std::chrono::steady_clock::now();
 }
 
 void Program::lay_out(const Step& step) {

@@ -50,12 +50,11 @@ class Program final : private Work {
     void copy_block(int source, int target, int num_tokens);
 
   private:
-    using Times = std::vector<std::chrono::steady_clock::time_point>;  // when each stage ended
+    using Times = std::vector<std::chrono::steady_clock::time_point>;  // [threads][stages], when its last piece ended
 
     void compute(const Step& step, const Sampling* sampling, const Samples& samples, Times* times);
     void enter(int thread, int stage) override;
     void run(int thread, int stage, int piece) override;
-    void finish(int stage) override;
     StepView view() const;
     Worker worker(int thread) const;
     void check(const Step& step) const;

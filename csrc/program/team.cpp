@@ -100,10 +100,8 @@ void Team::take_part(int thread) {
         entered = stage;
         work_->run(thread, stage, number - begin);
         const int end = ends_[stage].load(std::memory_order_relaxed);
-        if (num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == end) {
-            work_->finish(stage);
-            num_done_.notify_all();
-        }
+        // With its last piece a step may be over, and all that belongs to it gone: from here on only the team's own.
+        if (num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == end) num_done_.notify_all();
         ticket = next_.load(std::memory_order_acquire);
     }
 }

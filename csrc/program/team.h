@@ -21,8 +21,6 @@ class Work {
     // Before this thread's first piece of a stage; everything up to the stage before is done.
     virtual void enter(int /*thread*/, int /*stage*/) {}
     virtual void run(int thread, int stage, int piece) = 0;
-    // On the thread that did the last piece of a stage.
-    virtual void finish(int /*stage*/) {}
 };
 
 class Team {
