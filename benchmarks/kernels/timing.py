@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from benchmarks.kernels.steps import Case, fill_context, limits, step
 from benchmarks.kernels.subject import Subject
-from tailrace.ops.api import Program, StepInputs, Weight
+from tailrace.ops.api import Limits, Program, StepInputs, Weight
 from tailrace.ops.cpu import Ceilings, CpuBackend, CpuExecutable, measure_ceilings
 from tailrace.ops.lowering import AttentionStage, GatedStage, GemmStage, Stage
 
 __all__ = ["WHOLE", "Line", "Profile", "highest_ceilings", "measure"]
 
-KV_VALUE_BYTES = 2
 DOT_COST_OF_BF16 = 2  # a bfloat16 multiply and add takes the place of two of int8
 WHOLE = "whole step"
 _CEILING_BYTES = 96 * 2**20
@@ -93,7 +92,8 @@ def measure(
     profiles = []
     for case in of:
         stages = executable.profile(step(case, bounds, subject.token_ids))
-        profiles.append(Profile(case, _costs(subject, case, [stage for stage, _ in stages]), []))
+        costs = _costs(subject, case, [stage for stage, _ in stages], _kv_value_bytes(executable, subject, bounds))
+        profiles.append(Profile(case, costs, []))
     for _ in range(num_rounds):
         for profile in profiles:
             profile.rounds_s.append(_quickest(executable, step(profile.case, bounds, subject.token_ids), subject))
@@ -120,12 +120,18 @@ def _by_op(subject: Subject, stages: Sequence[tuple[Stage, float]]) -> dict[str,
     return times
 
 
-def _costs(subject: Subject, case: Case, stages: Sequence[Stage]) -> dict[str, Cost]:
+def _kv_value_bytes(executable: CpuExecutable, subject: Subject, of: Limits) -> float:
+    """Of one key or value of one dimension, scales and padding included."""
+    num_values = subject.program.kv_values_per_token * of.block_tokens
+    return executable.kv_bytes_per_block / num_values if num_values else 0.0
+
+
+def _costs(subject: Subject, case: Case, stages: Sequence[Stage], kv_value_bytes: float) -> dict[str, Cost]:
     """What each line of the case costs; ops whose lines are not wanted have none."""
     costs: dict[str, Cost] = {}
     total = Cost()
     for stage in stages:
-        cost = _cost(stage, case, subject)
+        cost = _cost(stage, case, subject, kv_value_bytes)
         total = _sum(total, cost)
         if subject.is_whole or isinstance(stage, GemmStage | GatedStage):
             op = _op_name(subject, stage)
@@ -147,7 +153,7 @@ def _op_name(subject: Subject, stage: Stage) -> str:
             return type(stage).__name__.removesuffix("Stage").lower()
 
 
-def _cost(stage: Stage, case: Case, subject: Subject) -> Cost:
+def _cost(stage: Stage, case: Case, subject: Subject, kv_value_bytes: float) -> Cost:
     match stage:
         case GemmStage(weights=used, out=out):
             rows = case.num_rows if out.tensor.rows == "tokens" else case.num_sequences
@@ -155,7 +161,7 @@ def _cost(stage: Stage, case: Case, subject: Subject) -> Cost:
         case GatedStage(gate=gate, up=up):
             return _linear_cost((gate, up), case.num_rows, subject)
         case AttentionStage():
-            return _attention_cost(stage, case, subject.program)
+            return _attention_cost(stage, case, subject.program, kv_value_bytes)
         case _:
             return Cost()
 
@@ -167,11 +173,11 @@ def _linear_cost(used: Sequence[Weight], rows: int, subject: Subject) -> Cost:
     )
 
 
-def _attention_cost(stage: AttentionStage, case: Case, program: Program) -> Cost:
+def _attention_cost(stage: AttentionStage, case: Case, program: Program, kv_value_bytes: float) -> Cost:
     """Keys and values read once, and the products of the queries with those that each of them sees."""
     cache = program.caches[stage.op.cache]
     seen = case.num_sequences * sum(case.start + token + 1 for token in range(case.num_tokens))
     return Cost(
-        num_bytes=case.num_sequences * (case.start + case.num_tokens) * cache.num_values * KV_VALUE_BYTES,
+        num_bytes=case.num_sequences * (case.start + case.num_tokens) * cache.num_values * kv_value_bytes,
         num_ops=seen * stage.op.num_heads * cache.head_dim * 4 * DOT_COST_OF_BF16,
     )

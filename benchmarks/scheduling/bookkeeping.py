@@ -1,6 +1,6 @@
 """What deciding costs: microseconds of plan + commit for one step, without any model.
 
-    .venv/bin/python benchmarks/scheduling/bookkeeping.py
+    python -m benchmarks.scheduling.bookkeeping [--json]
 
 `decode` is the steady state: each running request computes one token, and every `block_tokens` steps takes a block and
 seals one. `admit` starts and ends requests: match, reserve, seal and release of a prompt, cold and cached.
@@ -9,12 +9,12 @@ seals one. `admit` starts and ends requests: match, reserve, seal and release of
 import argparse
 import gc
 import json
-import platform
 import sys
 import time
 from collections.abc import Callable
 from statistics import median
 
+from benchmarks.serving.machine import describe_machine
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
@@ -92,15 +92,20 @@ def cases() -> dict[str, Callable[[], list[float]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scheduling.bookkeeping",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--json", action="store_true")
     wants_json = parser.parse_args().json
     rows = {}
     for name, measure in cases().items():
+        sys.stderr.write(f"{name}\n")
         gc.collect()
         times = sorted(measure())
         rows[name] = {"median_us": round(median(times), 1), "p99_us": round(times[int(len(times) * 0.99)], 1)}
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    machine = describe_machine()
     if wants_json:
         sys.stdout.write(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
         return

@@ -3,9 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kernels.__main__ import renewed
 from benchmarks.kernels.baseline import Baseline, Setting, Timing
 from benchmarks.kernels.counting import Counts
+from benchmarks.kernels.report import Run
 from benchmarks.kernels.timing import Line
+from tailrace.ops.cpu import Ceilings
 
 SETTING = Setting("a processor, 2 cores", "avx2", 2)
 LINE = Line("m", "decode 1", "linear", 1.0, 0.0, 1.0, 1.0, 0.5, True)
@@ -70,3 +73,24 @@ def test_the_committed_baseline_can_be_read() -> None:
     assert baseline is not None
     assert baseline.times
     assert baseline.counts
+
+
+def test_renewing_one_half_leaves_the_other() -> None:
+    counts = {"callgrind, avx2": Counts("GCC 12", {"linear": 900})}
+    run = Run("a machine", replace(SETTING, isa="portable"), None, [], counts, BASELINE)
+    assert renewed(run) == replace(BASELINE, counts=counts)
+
+    run = replace(run, ceilings=Ceilings(90e9, 1e12), lines=[LINE], counts={})
+    renewed_times = renewed(run)
+    assert renewed_times.counts == BASELINE.counts
+    assert renewed_times.setting.isa == "portable"
+    assert renewed_times.times == {"m, decode 1, linear": Timing(1.0, 0.0)}
+    assert (renewed_times.read_gbytes_per_s, renewed_times.dot_tops) == (90.0, 1.0)
+
+
+def test_a_run_names_the_counts_that_grew() -> None:
+    counts = {"callgrind, avx2": Counts("GCC 12", {"linear": 1100, "other": 5})}
+    run = Run("a machine", SETTING, None, [], counts, BASELINE)
+    assert run.grown_counts == ["callgrind, avx2: linear"]
+    assert replace(run, counts={"callgrind, avx2": Counts("GCC 14", {"linear": 1100})}).grown_counts == []
+    assert replace(run, baseline=None).grown_counts == []
