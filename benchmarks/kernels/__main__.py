@@ -22,7 +22,7 @@ from benchmarks.kernels.steps import cases
 from benchmarks.kernels.subjects import SUBJECTS
 from benchmarks.kernels.timing import Line, highest_ceilings, measure
 from benchmarks.serving.machine import describe_machine, describe_processor
-from tailrace.ops.cpu import Ceilings, CpuBackend
+from tailrace.ops.cpu import Ceilings, CpuBackend, supported_isas
 
 ROWS = (1, 4, 16, 32, 512)
 EXAMPLES = """examples:
@@ -45,7 +45,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS), help="of a step; above 64: one prompt")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--isa", help="as in TAILRACE_CPU_ISA; the best by default")
+    parser.add_argument("--isa", choices=supported_isas(), help="the best by default, or TAILRACE_CPU_ISA")
     parser.add_argument(
         "--update-baseline",
         action="store_true",

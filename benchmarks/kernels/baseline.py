@@ -14,6 +14,7 @@ __all__ = ["BASELINE_FILE", "MAX_GROWTH", "Baseline", "Change", "Setting", "Timi
 BASELINE_FILE = Path(__file__).with_name("baseline.json")
 MAX_GROWTH = 0.02  # of a count, before it is an error
 _LEAST_NOISE = 0.05  # of a time, however steady its rounds were
+_LEAST_CHANGE_MS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class Baseline:
             return Change(None)
         ratio = line.time_ms / before.time_ms
         noise = max(_LEAST_NOISE, line.spread, before.spread)
-        return Change(ratio, not 1 / (1 + noise) <= ratio <= 1 + noise)
+        is_beyond = not 1 / (1 + noise) <= ratio <= 1 + noise
+        return Change(ratio, is_beyond and abs(line.time_ms - before.time_ms) > _LEAST_CHANGE_MS)
 
     def change_of_count(self, counter: str, name: str, count: int) -> Change:
         before = self.counts[counter].instructions.get(name) if counter in self.counts else None

@@ -76,6 +76,10 @@ def _show_times(run: Run, ceilings: Ceilings, console: Console) -> None:
         )
     for model, lines in groupby(run.lines, key=lambda line: line.model):
         console.print(_table_of(run, f"{model}: {SUBJECT_NOTES[model]}", list(lines)))
+    changes = [change for line in run.lines if (change := run.change_of_time(line)) is not None and change.is_notable]
+    if run.baseline is not None and run.baseline.why_no_times(run.setting) is None:
+        num_worse = sum(change.is_worse for change in changes)
+        console.print(f"beyond the noise of both runs: {num_worse} worse, {len(changes) - num_worse} better")
 
 
 def _table_of(run: Run, title: str, lines: Sequence[Line]) -> Table:

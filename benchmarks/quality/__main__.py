@@ -53,7 +53,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--weights", choices=VARIANTS, nargs="+", default=list(VARIANTS), help="all by default")
     parser.add_argument("--kv", choices=KV_FORMATS, nargs="+", default=list(KV_FORMATS), help="all by default")
-    parser.add_argument("--isa", choices=supported_isas(), help="as in TAILRACE_CPU_ISA; the best by default")
+    parser.add_argument("--isa", choices=supported_isas(), help="the best by default, or TAILRACE_CPU_ISA")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(words)
 

@@ -44,6 +44,12 @@ def test_a_time_is_not_marked_within_the_spread_of_either_run() -> None:
     assert BASELINE.change_of_time(replace(LINE, op="noisy", time_ms=1.4)).is_notable
 
 
+def test_some_microseconds_are_never_worth_a_mark() -> None:
+    baseline = replace(BASELINE, times={LINE.key: Timing(0.004, 0.0)})
+    assert not baseline.change_of_time(replace(LINE, time_ms=0.008)).is_notable
+    assert baseline.change_of_time(replace(LINE, time_ms=0.04)).is_worse
+
+
 def test_what_the_baseline_lacks_is_new() -> None:
     assert BASELINE.change_of_time(replace(LINE, op="other")).text == "new"
     assert BASELINE.change_of_count("callgrind, avx2", "other", 5).text == "new"
