@@ -366,9 +366,8 @@ NB_MODULE(_native, module) {
         .def("add_float", &add_float, "values"_a)
         .def("add_vector", &add_vector, "values"_a)
         .def(
-            "interleave",
-            [](Weights& self, int gate, int up) { self.interleave(gate, up, GatedStage::kOutputs / kTile); }, "gate"_a,
-            "up"_a)
+            "interleave", [](Weights& self, int gate, int up) { self.interleave(gate, up, kGatedOutputs / kTile); },
+            "gate"_a, "up"_a)
         .def_prop_ro("num_bytes", &Weights::num_bytes);
 
     nb::class_<PyStep>(module, "Step")

@@ -49,7 +49,7 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
             "block_tokens must be a multiple of 16, not " + std::to_string(limits.block_tokens));
     require(limits.num_threads > 0, "a program needs at least one thread");
     const int groups = limits.block_tokens / kKeyGroup;
-    size_t scratch = size_t{kRowChunk} * 2 * GatedStage::kOutputs * sizeof(float);
+    size_t scratch = kScratchFloats * sizeof(float);
     for (const CacheShape& shape : caches) {
         const size_t tile_bytes = 2 * kv_tile_bytes(shape.head_dim, is_half_cache ? 2 : 4);
         caches_.push_back(
@@ -77,6 +77,10 @@ void Program::finish(const FloatBuffer& logits, int num_embeddings) {
     logits_ = logits;
     num_embeddings_ = num_embeddings;
     for (int thread = 0; thread < limits_.num_threads; ++thread) samplers_.emplace_back(kernels_, logits.cols);
+    auto* head = dynamic_cast<GemmStage*>(last_stage());
+    picks_best_ = head && head->out.offset == logits.offset;
+    if (picks_best_) head->is_head = true;
+    bests_.reset(new std::atomic<Candidate>[limits_.max_samples]);
     num_pieces_.resize(stages_.size() + 1);
     team_ = std::make_unique<Team>(limits_.num_threads, static_cast<int>(num_pieces_.size()));
 }
@@ -101,8 +105,9 @@ void Program::compute(const Step& step, const Sampling* sampling, const Samples&
     sampling_ = sampling;
     samples_ = &samples;
     times_ = times;
+    look_at_sampling();
     for (size_t stage = 0; stage < stages_.size(); ++stage) num_pieces_[stage] = stages_[stage]->num_pieces(view());
-    num_pieces_.back() = sampling ? step.num_samples : 0;
+    num_pieces_.back() = sampling ? (is_best_only_ ? 1 : step.num_samples) : 0;
     team_->run(*this, num_pieces_);
 }
 
@@ -123,8 +128,22 @@ std::vector<double> Program::profile(const Step& step) {
     return seconds;
 }
 
+void Program::look_at_sampling() {
+    is_best_only_ = sampling_ && picks_best_;
+    for (int row = 0; row < step_->num_samples; ++row) {
+        bests_[row].store(kNoCandidate, std::memory_order_relaxed);
+        is_best_only_ = is_best_only_ && wants_best_only(*sampling_, row);
+    }
+}
+
 StepView Program::view() const {
-    return {limits_, *step_, row_sequences_.data(), query_tiles_, activations_.data(), is_decode_};
+    return {limits_,
+            *step_,
+            row_sequences_.data(),
+            query_tiles_,
+            activations_.data(),
+            is_decode_,
+            is_best_only_ ? bests_.get() : nullptr};
 }
 
 Worker Program::worker(int thread) const {
@@ -140,6 +159,11 @@ void Program::enter(int thread, int stage) {
 void Program::run(int thread, int stage, int piece) {
     if (stage < static_cast<int>(stages_.size())) {
         stages_[stage]->run(worker(thread), piece);
+    } else if (is_best_only_) {
+        for (int row = 0; row < step_->num_samples; ++row) {
+            const Candidate best = bests_[row].load(std::memory_order_relaxed);
+            samples_->token_ids[row] = best == kNoCandidate ? 0 : id_of(best);
+        }
     } else {
         samplers_[thread].draw(logits() + static_cast<size_t>(piece) * vocab(), *sampling_, piece, *samples_);
     }

@@ -30,7 +30,7 @@ class Program final : private Work {
     void add(std::unique_ptr<Stage> stage) { stages_.push_back(std::move(stage)); }
     // The stage that was added last, if any.
     Stage* last_stage() const { return stages_.empty() ? nullptr : stages_.back().get(); }
-    // Says which buffer holds the logits, and how many token ids there are.
+    // Says that the last stage puts out the logits, into which buffer, and how many token ids there are.
     void finish(const FloatBuffer& logits, int num_embeddings);
 
     const Weights& weights() const { return *weights_; }
@@ -60,6 +60,7 @@ class Program final : private Work {
     void check(const Step& step) const;
     void check(const Sampling& sampling, int num_samples) const;
     void lay_out(const Step& step);
+    void look_at_sampling();
 
     std::shared_ptr<const Weights> weights_;
     const Kernels& kernels_;
@@ -74,7 +75,9 @@ class Program final : private Work {
     std::vector<std::unique_ptr<Stage>> stages_;
     FloatBuffer logits_{0, 0};
     int num_embeddings_ = 0;
+    bool picks_best_ = false;  // the last stage can choose the best token itself
     std::vector<Sampler> samplers_;
+    std::unique_ptr<std::atomic<Candidate>[]> bests_;  // [max_samples]
     std::vector<int32_t> row_sequences_;
     std::vector<QueryTile> query_tiles_;
     bool is_decode_ = false;
@@ -83,6 +86,7 @@ class Program final : private Work {
     // Of the step that is being run.
     const Step* step_ = nullptr;
     const Sampling* sampling_ = nullptr;
+    bool is_best_only_ = false;  // no sampled row needs its logits, just the best token
     const Samples* samples_ = nullptr;
     Times* times_ = nullptr;
     std::vector<int> num_pieces_;  // of each stage; behind them, of sampling

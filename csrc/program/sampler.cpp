@@ -9,18 +9,20 @@
 
 namespace tailrace {
 
-namespace {
-
-// Sorts ascending as: larger logit first, then lower id.
-uint64_t candidate(float logit, int id) {
-    const uint32_t bits = float_bits(logit);
+Candidate candidate(float logit, int id) {
+    if (logit != logit) return kNoCandidate;
+    const uint32_t bits = float_bits(logit + 0.0f);  // the two zeros are one
     const uint32_t ascending = bits & 0x80000000 ? ~bits : bits | 0x80000000;
     return static_cast<uint64_t>(~ascending) << 32 | static_cast<uint32_t>(id);
 }
 
-int id_of(uint64_t candidate) { return static_cast<int>(candidate & 0xffffffff); }
+int id_of(Candidate candidate) { return static_cast<int>(candidate & 0xffffffff); }
 
-}  // namespace
+bool wants_best_only(const Sampling& sampling, int row) {
+    return (sampling.temperature[row] == 0.0f || sampling.top_k[row] == 1) && sampling.num_logprobs[row] < 0 &&
+           sampling.history_starts[row] == sampling.history_starts[row + 1] &&
+           sampling.bias_starts[row] == sampling.bias_starts[row + 1];
+}
 
 double uniform(uint64_t seed, uint64_t position) {
     uint32_t key[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};

@@ -39,6 +39,15 @@ struct Samples {
 // Philox4x32-10 keyed by seed, counted by position: the same number for the same token wherever it is drawn.
 double uniform(uint64_t seed, uint64_t position);
 
+// A token with its logit as one number: the better of two is the smaller, the lower id among equals.
+using Candidate = uint64_t;
+constexpr Candidate kNoCandidate = ~Candidate{0};
+Candidate candidate(float logit, int id);
+int id_of(Candidate candidate);
+
+// Whether nothing but the best token of a row is asked for.
+bool wants_best_only(const Sampling& sampling, int row);
+
 // One thread's sampler with its scratch memory.
 class Sampler {
   public:
@@ -59,8 +68,8 @@ class Sampler {
     std::vector<float> adjusted_;
     std::vector<float> weights_;  // exp((logit - max) / temperature)
     std::vector<int32_t> ids_;
-    std::vector<uint64_t> candidates_;  // best first
-    std::vector<int32_t> counts_;       // by token; all zero between rows
+    std::vector<Candidate> candidates_;  // best first
+    std::vector<int32_t> counts_;        // by token; all zero between rows
 };
 
 }  // namespace tailrace

@@ -88,6 +88,13 @@ void quantize_row(const Worker& worker, const float* x, const QuantizedRows& out
 
 int row_chunks(int num_rows) { return (num_rows + kRowChunk - 1) / kRowChunk; }
 
+// Keeps the better of what is there and what comes.
+void offer(std::atomic<Candidate>& best, Candidate other) {
+    Candidate seen = best.load(std::memory_order_relaxed);
+    while (other < seen && !best.compare_exchange_weak(seen, other, std::memory_order_relaxed)) {
+    }
+}
+
 uint8_t* tile_of(const CacheView& cache, const int32_t* blocks, int position, int head) {
     const int group = position / kKeyGroup;
     return cache.pool + blocks[group / cache.block_groups] * cache.block_stride +
@@ -160,23 +167,41 @@ void SwiGluStage::run(const Worker& worker, int piece) const {
     }
 }
 
-void GemmStage::run_tiles(const Worker& worker, int first_row, int num_rows, int first_tile, int last_tile) const {
-    const GemmOutput target{row_of(worker, out, 0), static_cast<size_t>(out.cols), bias.empty() ? nullptr : bias.data(),
+void GemmStage::run_tiles(const Worker& worker, RowRange range, TileRange wanted, float* out_rows,
+                          size_t stride) const {
+    const GemmOutput target{out_rows, stride, bias.empty() ? nullptr : bias.data(),
                             residual ? row_of(worker, *residual, 0) : nullptr,
                             residual ? static_cast<size_t>(residual->cols) : 0};
     int base = 0;  // number of the part's first tile
     for (const Part& part : parts) {
         const int size = static_cast<int>(part.tiles.size());
-        const int first = std::max(first_tile - base, 0), last = std::min(last_tile - base, size);
+        const int first = std::max(wanted.first - base, 0), last = std::min(wanted.last - base, size);
         base += size;
         if (first >= last) continue;
         const Tile* tiles = part.tiles.data() + first;
         if (is_quantized(part.format)) {
-            worker.kernels.gemm_quantized(part.format, rows_of(worker, *quantized, count(worker, rows)), first_row,
-                                          num_rows, tiles, last - first, target);
+            worker.kernels.gemm_quantized(part.format, rows_of(worker, *quantized, count(worker, rows)), range.first,
+                                          range.count, tiles, last - first, target);
         } else {
-            worker.kernels.gemm_float(part.format, row_of(worker, *x, 0), x->cols, part.inputs, first_row, num_rows,
-                                      tiles, last - first, target);
+            worker.kernels.gemm_float(part.format, row_of(worker, *x, 0), x->cols, part.inputs, range.first,
+                                      range.count, tiles, last - first, target);
+        }
+    }
+}
+
+// Logits that only the best token is wanted of never leave the cache.
+void GemmStage::pick_best(const Worker& worker, RowRange range, TileRange tiles) const {
+    const int at_once = std::max(static_cast<int>(kScratchFloats) / (kTile * range.count), 1);
+    for (int first = tiles.first; first < tiles.last; first += at_once) {
+        const int last = std::min(first + at_once, tiles.last);
+        const int column = first * kTile, cols = std::min(last * kTile, out.cols) - column;
+        // Row and column numbers count from the first of all, the scratch from the first of these.
+        run_tiles(worker, range, {first, last}, worker.scratch - static_cast<ptrdiff_t>(range.first) * cols - column,
+                  cols);
+        for (int i = 0; i < range.count; ++i) {
+            const float* logits = worker.scratch + static_cast<size_t>(i) * cols;
+            const int best = worker.kernels.arg_max(logits, cols);
+            offer(worker.bests[range.first + i], candidate(logits[best], column + best));
         }
     }
 }
@@ -195,11 +220,13 @@ int GemmStage::num_pieces(const StepView& step) const { return tile_parts(step) 
 void GemmStage::run(const Worker& worker, int piece) const {
     const int num_parts = tile_parts(worker), row = piece / num_parts * kRowChunk;
     const auto [first, last] = share(num_tiles, piece % num_parts, num_parts);
-    run_tiles(worker, row, std::min(kRowChunk, count(worker, rows) - row), first, last);
+    const RowRange range{row, std::min(kRowChunk, count(worker, rows) - row)};
+    if (is_head && worker.bests) return pick_best(worker, range, {first, last});
+    run_tiles(worker, range, {first, last}, row_of(worker, out, 0), out.cols);
 }
 
 void GatedStage::add_units(const Matrix& gate, const Matrix& up) {
-    constexpr int kTiles = kOutputs / kTile;
+    constexpr int kTiles = kGatedOutputs / kTile;
     const int num_tiles = static_cast<int>(gate.tiles.size());
     for (int first = 0; first < num_tiles; first += kTiles) {
         const int count = std::min(kTiles, num_tiles - first);

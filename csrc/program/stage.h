@@ -4,11 +4,13 @@
 // lowering (tailrace/ops/buffers.py).
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "program/sampler.h"
 #include "program/step.h"
 #include "program/team.h"
 #include "program/weights.h"
@@ -34,7 +36,8 @@ struct StepView {
     const int32_t* row_sequences;  // [num_tokens]
     const std::vector<QueryTile>& query_tiles;
     uint8_t* activations;
-    bool is_decode;  // each sequence computes one token at most
+    bool is_decode;                 // each sequence computes one token at most
+    std::atomic<Candidate>* bests;  // [num_samples], where the head is to pick the best tokens itself; else null
 
     float* floats(size_t offset) const { return reinterpret_cast<float*>(activations + offset); }
     int position_of(int row) const {
@@ -50,7 +53,7 @@ struct StepView {
 struct Worker : StepView {
     const Kernels& kernels;
     uint8_t* copies;  // of small buffers, this thread's own
-    float* scratch;   // this thread's own, kScratchFloats or what attention needs
+    float* scratch;   // this thread's own: kScratchFloats, a row of any buffer, or what attention needs
 };
 
 enum class Rows { kTokens, kSamples };
@@ -69,9 +72,18 @@ struct QuantizedBuffer {
 
 size_t quantized_bytes(int max_rows, int cols);
 
-constexpr int kPrivateRows = 2;  // cheaper for each thread to compute than to wait for another
-constexpr int kFewRows = 4;      // as many as are bound by reading weights: long contiguous pieces read best
-constexpr int kRowChunk = 120;   // rows whose activations stay in the cache
+struct RowRange {
+    int first, count;
+};
+struct TileRange {
+    int first, last;
+};
+
+constexpr int kPrivateRows = 2;            // cheaper for each thread to compute than to wait for another
+constexpr int kFewRows = 4;                // as many as are bound by reading weights: long contiguous pieces read best
+constexpr int kRowChunk = 120;             // rows whose activations stay in the cache
+constexpr int kGatedOutputs = 4 * kGroup;  // neighbours that are computed, and judged for fineness, together
+constexpr size_t kScratchFloats = size_t{kRowChunk} * 2 * kGatedOutputs;
 
 class Stage {
   public:
@@ -132,20 +144,19 @@ struct GemmStage final : Stage {
     std::vector<float> bias;  // empty: none
     std::optional<FloatBuffer> residual;
     FloatBuffer out;
+    bool is_head = false;  // its results are the logits
 
     int num_pieces(const StepView& step) const override;
     void run(const Worker& worker, int piece) const override;
 
   private:
     int tile_parts(const StepView& step) const;
-    void run_tiles(const Worker& worker, int first_row, int num_rows, int first_tile, int last_tile) const;
+    void run_tiles(const Worker& worker, RowRange rows, TileRange tiles, float* out, size_t stride) const;
+    void pick_best(const Worker& worker, RowRange rows, TileRange tiles) const;
 };
 
 // silu(x gate^T) * (x up^T), quantised on the spot: the wide products never leave the cache.
 struct GatedStage final : Stage {
-    // As many neighbouring outputs as are computed, and judged for fineness, together.
-    static constexpr int kOutputs = 4 * kGroup;
-
     struct Unit {
         std::vector<Tile> tiles;  // of gate, then of up; columns within the unit
         int first_group;
@@ -157,7 +168,7 @@ struct GatedStage final : Stage {
     size_t num_bytes = 0;  // of all tiles
     QuantizedBuffer out;
 
-    // The same tiles of both matrices side by side, kOutputs at a time.
+    // The same tiles of both matrices side by side, kGatedOutputs at a time.
     void add_units(const Matrix& gate, const Matrix& up);
     int num_pieces(const StepView& step) const override;
     void run(const Worker& worker, int piece) const override;

@@ -66,6 +66,44 @@ def test_tokens_are_those_of_the_specification(name: str, isa: str) -> None:
     assert run(CASES[name], isa=isa).token_ids.tolist() == expected.token_ids.tolist()
 
 
+def executable_with_head(logits: NDArray[np.float32], isa: str) -> CpuExecutable:
+    """A program that multiplies a row of the identity with a head whose columns are the logits."""
+    rows, vocab = logits.shape
+    build = ProgramBuilder()
+    x = build.gather_rows(build.embed(Weight("rows", (rows, rows))))
+    program = build.finish(build.linear(x, Weight("head", (vocab, rows))))
+    weights = {"rows": np.eye(rows, dtype=np.float32), "head": np.ascontiguousarray(logits.T)}
+    return CpuBackend(isa).load(program, {name: from_float32(values) for name, values in weights.items()}, LIMITS)
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("num_rows", [1, 4, 5, NUM_ROWS])
+def test_a_head_that_picks_the_best_token_picks_that_of_the_logits(num_rows: int, isa: str) -> None:
+    logits = LOGITS.copy()
+    logits[3, :] = -0.0
+    logits[3, 250:] = 0.0  # equal to the others: the lowest id is the best
+    executable = executable_with_head(logits, isa)
+    work = step(LIMITS, Part(0, 0, range(num_rows)))
+    expected = executable.logits(work).argmax(axis=1).tolist()
+
+    alone = executable.run(work, sampling(num_rows, temperature=0.0)).token_ids.tolist()
+    with_logits = executable.run(work, sampling(num_rows, temperature=0.0, num_logprobs=0)).token_ids.tolist()
+
+    assert alone == expected == with_logits
+
+
+def test_the_best_token_is_the_same_beside_a_row_that_is_drawn() -> None:
+    executable = executable_with_head(LOGITS, supported_isas()[0])
+    work = step(LIMITS, Part(0, 0, range(NUM_ROWS)))
+    mixed = sampling(NUM_ROWS, temperature=0.0)
+    mixed.temperature[5] = 1.0
+    expected = executable.logits(work).argmax(axis=1).tolist()
+
+    drawn = executable.run(work, mixed).token_ids.tolist()
+
+    assert drawn[:5] + drawn[6:] == expected[:5] + expected[6:]
+
+
 @pytest.mark.parametrize("count", [0, 1, 5, MAX_TOP_LOGPROBS])
 def test_logprobs_are_those_of_the_model_before_penalties(count: int) -> None:
     inputs = sampling(NUM_ROWS, num_logprobs=count, temperature=1.5, bias=[(7, 20.0)], output_ids=[9])
