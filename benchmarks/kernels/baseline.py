@@ -28,8 +28,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
+    """As in a `Line`; `ceiling_share` is zero for an op that neither reads weights nor multiplies."""
+
     time_ms: float
     spread: float
+    ceiling_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Change:
     """A figure divided by that of the baseline; None where the baseline has none."""
 
     ratio: float | None
-    is_notable: bool = False  # for a time: beyond the noise of both runs; for a count: beyond MAX_GROWTH
+    is_notable: bool = False  # for a time: beyond the noise of both runs, ceilings too; for a count: beyond MAX_GROWTH
 
     @property
     def text(self) -> str:
@@ -74,9 +77,11 @@ class Baseline:
         before = self.times.get(line.key)
         if before is None:
             return Change(None)
-        ratio = line.time_ms / before.time_ms
         noise = max(_LEAST_NOISE, line.spread, before.spread)
-        is_beyond = not 1 / (1 + noise) <= ratio <= 1 + noise
+        ratio = line.time_ms / before.time_ms
+        # A machine that is slower today is slower at its ceilings too: the op is worse only if it is so beside them.
+        relative = before.ceiling_share / line.ceiling_share if before.ceiling_share and line.ceiling_share else ratio
+        is_beyond = min(ratio, relative) > 1 + noise or max(ratio, relative) < 1 / (1 + noise)
         return Change(ratio, is_beyond and abs(line.time_ms - before.time_ms) > _LEAST_CHANGE_MS)
 
     def change_of_count(self, counter: str, name: str, count: int) -> Change:
@@ -106,4 +111,6 @@ class Baseline:
 
 
 def timings(lines: Iterable[Line]) -> dict[str, Timing]:
-    return {line.key: Timing(round(line.time_ms, 5), round(line.spread, 3)) for line in lines}
+    return {
+        line.key: Timing(round(line.time_ms, 5), round(line.spread, 3), round(line.ceiling_share, 4)) for line in lines
+    }

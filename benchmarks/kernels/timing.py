@@ -55,10 +55,14 @@ class Profile:
     rounds_s: list[dict[str, float]]
 
     def lines(self, model: str, ceilings: Ceilings) -> Iterator[Line]:
-        """The quickest round; its ops belong together, each one's own best would be of different rounds."""
+        """The quickest round; its ops belong together, each one's own best would be of different rounds.
+
+        An op that took no time was done, and timed, with the one behind it: it has no line.
+        """
         quickest = min(self.rounds_s, key=lambda times: times[WHOLE])
         for op, cost in self.costs.items():
-            time_s = quickest[op]
+            if not (time_s := quickest[op]):
+                continue
             read_s, dot_s = cost.num_bytes / ceilings.read_bytes_per_s, cost.num_ops / ceilings.dot_ops_per_s
             yield Line(
                 model,

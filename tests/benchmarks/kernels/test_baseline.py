@@ -11,13 +11,18 @@ from benchmarks.kernels.timing import Line
 from tailrace.ops.cpu import Ceilings
 
 SETTING = Setting("a processor, 2 cores", "avx2", 2)
-LINE = Line("m", "decode 1", "linear", 1.0, 0.0, 1.0, 1.0, 0.5, True)
+LINE = Line("m", "decode 1", "norm", 1.0, 0.0, 0.0, 0.0, 0.0, True)  # costs nothing but time
+LINEAR = replace(LINE, op="linear", ceiling_share=0.5)
 BASELINE = Baseline(
     SETTING,
     "2026-01-01",
     80.0,
     2.0,
-    times={"m, decode 1, linear": Timing(1.0, 0.0), "m, decode 1, noisy": Timing(1.0, 0.3)},
+    times={
+        "m, decode 1, norm": Timing(1.0, 0.0, 0.0),
+        "m, decode 1, noisy": Timing(1.0, 0.3, 0.0),
+        "m, decode 1, linear": Timing(1.0, 0.0, 0.5),
+    },
     counts={"callgrind, avx2": Counts("GCC 12", {"linear": 1000})},
 )
 
@@ -44,8 +49,22 @@ def test_a_time_is_not_marked_within_the_spread_of_either_run() -> None:
     assert BASELINE.change_of_time(replace(LINE, op="noisy", time_ms=1.4)).is_notable
 
 
+@pytest.mark.parametrize(
+    ("time_ms", "ceiling_share", "text"),
+    [
+        (2.0, 0.25, "2.000x worse"),  # at the same ceilings
+        (2.0, 0.5, "2.000x"),  # the whole machine takes twice the time
+        (1.0, 0.25, "1.000x"),  # under ceilings that read twice as high
+        (0.5, 0.99, "0.500x better"),
+        (0.5, 0.5, "0.500x"),
+    ],
+)
+def test_an_op_is_not_blamed_for_a_slow_machine(time_ms: float, ceiling_share: float, text: str) -> None:
+    assert BASELINE.change_of_time(replace(LINEAR, time_ms=time_ms, ceiling_share=ceiling_share)).text == text
+
+
 def test_some_microseconds_are_never_worth_a_mark() -> None:
-    baseline = replace(BASELINE, times={LINE.key: Timing(0.004, 0.0)})
+    baseline = replace(BASELINE, times={LINE.key: Timing(0.004, 0.0, 0.0)})
     assert not baseline.change_of_time(replace(LINE, time_ms=0.008)).is_notable
     assert baseline.change_of_time(replace(LINE, time_ms=0.04)).is_worse
 
@@ -86,11 +105,11 @@ def test_renewing_one_half_leaves_the_other() -> None:
     run = Run("a machine", replace(SETTING, isa="portable"), None, [], counts, BASELINE)
     assert renewed(run) == replace(BASELINE, counts=counts)
 
-    run = replace(run, ceilings=Ceilings(90e9, 1e12), lines=[LINE], counts={})
+    run = replace(run, ceilings=Ceilings(90e9, 1e12), lines=[LINEAR], counts={})
     renewed_times = renewed(run)
     assert renewed_times.counts == BASELINE.counts
     assert renewed_times.setting.isa == "portable"
-    assert renewed_times.times == {"m, decode 1, linear": Timing(1.0, 0.0)}
+    assert renewed_times.times == {"m, decode 1, linear": Timing(1.0, 0.0, 0.5)}
     assert (renewed_times.read_gbytes_per_s, renewed_times.dot_tops) == (90.0, 1.0)
 
 

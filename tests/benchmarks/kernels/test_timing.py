@@ -62,6 +62,13 @@ def test_figures_are_those_of_the_quickest_round() -> None:
     assert line.is_memory_bound
 
 
+def test_what_is_timed_with_the_op_behind_it_has_no_line() -> None:
+    costs = {"norm": Cost(), "linear": Cost(5e5, 2e8)}
+    lines = Profile(DECODE, costs, [{"norm": 0.0, "linear": 1e-3, "whole step": 1e-3}]).lines("m", CEILINGS)
+
+    assert [line.op for line in lines] == ["linear"]
+
+
 def test_random_norms_have_loud_channels_and_biases_are_zero() -> None:
     weights = random_weights(build_program(CONFIGS["biased, odd sizes"]))
 
