@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 from benchmarks.kernels.baseline import BASELINE_FILE, Baseline, Setting, timings
 from benchmarks.kernels.counting import count_instructions
@@ -22,7 +23,7 @@ from benchmarks.kernels.steps import cases
 from benchmarks.kernels.subjects import SUBJECTS
 from benchmarks.kernels.timing import Line, highest_ceilings, measure
 from benchmarks.serving.machine import describe_machine, describe_processor
-from tailrace.ops.cpu import Ceilings, CpuBackend, supported_isas
+from tailrace.ops.cpu import Ceilings, CpuBackend, KvFormat, supported_isas
 
 ROWS = (1, 4, 16, 32, 512)
 EXAMPLES = """examples:
@@ -46,6 +47,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--isa", choices=supported_isas(), help="the best by default, or TAILRACE_CPU_ISA")
+    parser.add_argument("--kv", choices=get_args(KvFormat), default=get_args(KvFormat)[0], help="[%(default)s]")
     parser.add_argument(
         "--update-baseline",
         action="store_true",
@@ -100,8 +102,8 @@ def renewed(run: Run) -> Baseline:
 
 def main() -> None:
     arguments = parse_arguments()
-    backend = CpuBackend(arguments.isa)
-    setting = Setting(describe_processor(), backend.isa, arguments.threads)
+    backend = CpuBackend(arguments.isa, arguments.kv)
+    setting = Setting(describe_processor(), backend.isa, backend.kv_format, arguments.threads)
     counts = {} if arguments.only == "times" else count_instructions(say)
     ceilings, lines = (None, []) if arguments.only == "counts" else take_times(backend, arguments)
     run = Run(describe_machine(), setting, ceilings, lines, counts, Baseline.read())

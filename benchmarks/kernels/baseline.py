@@ -23,7 +23,11 @@ class Setting:
 
     processor: str
     isa: str
+    kv_format: str
     num_threads: int
+
+    def __str__(self) -> str:
+        return f"{self.processor}, {self.isa}, {self.kv_format} KV, {self.num_threads} threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,8 @@ class Baseline:
             return None
         return (
             "times are not compared: the baseline is of another setting\n"
-            f"  here      {setting.processor}, {setting.isa}, {setting.num_threads} threads\n"
-            f"  baseline  {self.setting.processor}, {self.setting.isa}, {self.setting.num_threads} threads"
+            f"  here      {setting}\n"
+            f"  baseline  {self.setting}"
         )
 
     def why_no_counts(self, counter: str, compiler: str) -> str | None:

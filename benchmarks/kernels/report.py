@@ -53,7 +53,8 @@ class Run:
 
 def show(run: Run) -> None:
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    console.print(f"{run.machine}; {run.setting.isa}, {run.setting.num_threads} threads")
+    setting = run.setting
+    console.print(f"{run.machine}; {setting.isa}, {setting.kv_format} KV, {setting.num_threads} threads")
     if run.baseline is None:
         console.print("there is no baseline to compare with yet: --update-baseline writes one")
     if run.ceilings is not None:

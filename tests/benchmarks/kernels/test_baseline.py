@@ -10,7 +10,7 @@ from benchmarks.kernels.report import Run
 from benchmarks.kernels.timing import Line
 from tailrace.ops.cpu import Ceilings
 
-SETTING = Setting("a processor, 2 cores", "avx2", 2)
+SETTING = Setting("a processor, 2 cores", "avx2", "bf16", 2)
 LINE = Line("m", "decode 1", "norm", 1.0, 0.0, 0.0, 0.0, 0.0, True)  # costs nothing but time
 LINEAR = replace(LINE, op="linear", ceiling_share=0.5)
 BASELINE = Baseline(
