@@ -10,6 +10,7 @@ import argparse
 import os
 import random
 import shlex
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -20,8 +21,8 @@ from rich.console import Console
 
 from benchmarks.peers.engine import Description, Engine, EngineUnavailable
 from benchmarks.peers.llamacpp import LlamaCpp
-from benchmarks.peers.openvino import OpenVino
-from benchmarks.peers.ours import Ours
+from benchmarks.peers.openvino_engine import OpenVino
+from benchmarks.peers.ours import OURS, Ours
 from benchmarks.peers.prompts import PromptWriter
 from benchmarks.peers.rounds import Contestant, run_rounds, turns
 from benchmarks.peers.standings import standings
@@ -95,15 +96,14 @@ def prepare(wanted: Iterable[Engine]) -> tuple[dict[str, Description], list[Cont
     return descriptions, contestants, skipped
 
 
-def main() -> None:
+def main() -> int:
     arguments = parse_arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no engine outlives this
     checkpoint = open_checkpoint(None)
-    wanted = engines(arguments, Workshop(CHECKOUT / ".peers"), checkpoint)
-    descriptions, contestants, skipped = prepare(wanted)
+    descriptions, contestants, skipped = prepare(engines(arguments, Workshop(CHECKOUT / ".peers"), checkpoint))
     workloads = [workload for workload in WORKLOADS if workload.name in arguments.workloads]
     seed = random.SystemRandom().randrange(1 << 30)
-    planned = list(turns(contestants, workloads, arguments.rounds))
-    outcome = run_rounds(planned, PromptWriter(checkpoint), seed)
+    outcome = run_rounds(list(turns(contestants, workloads, arguments.rounds)), PromptWriter(checkpoint), seed)
     comparison = Comparison(
         machine=describe_machine(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -112,10 +112,11 @@ def main() -> None:
         engines=descriptions,
         skipped=skipped,
         outcome=outcome,
-        standings=standings(outcome.measurements, wanted[0].name),
+        standings=standings(outcome.measurements, OURS),
     )
     show(comparison)
     keep(comparison, arguments.json)
+    return 1 if OURS in comparison.left_out else 130 if outcome.is_interrupted else 0
 
 
 def show(comparison: Comparison) -> None:
@@ -135,4 +136,7 @@ def keep(comparison: Comparison, file: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

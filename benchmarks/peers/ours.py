@@ -10,7 +10,9 @@ from benchmarks.serving.server import our_command
 from tailrace.version import __version__
 from tailrace.weights.checkpoint import Checkpoint
 
-__all__ = ["Ours"]
+__all__ = ["OURS", "Ours"]
+
+OURS = "tailrace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Ours:
     workshop: Workshop
     checkpoint: Checkpoint
     arguments: tuple[str, ...] = ()
-    name: str = "tailrace"
+    name: str = OURS
     max_rounds: int | None = None
 
     def prepare(self) -> tuple[Description, HttpServer]:

@@ -4,6 +4,7 @@ Neighbours on the machine come and go in minutes, so what is compared lies as cl
 begins with another engine: none always runs after the same one.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +34,9 @@ class Turn:
     workload: ServingWorkload
     contestant: Contestant
 
+    def __str__(self) -> str:
+        return f"round {self.round_index + 1}: {self.workload.name} on {self.contestant.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -50,6 +54,7 @@ class Outcome:
 
     measurements: list[Measurement] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
+    is_interrupted: bool = False
 
 
 def turns(contestants: Sequence[Contestant], workloads: Sequence[ServingWorkload], num_rounds: int) -> Iterator[Turn]:
@@ -63,13 +68,18 @@ def turns(contestants: Sequence[Contestant], workloads: Sequence[ServingWorkload
 
 
 def run_rounds(planned: Sequence[Turn], writer: PromptWriter, seed: int) -> Outcome:
-    """Take every turn; within a round a workload has the same prompts for all. An engine that fails is dropped."""
+    """Take every turn; within a round a workload has the same prompts for all. An engine that fails is dropped.
+
+    Ctrl-C ends it early, with what was measured until then.
+    """
     outcome, loads = Outcome(), _Loads(writer, seed)
-    for number, turn in enumerate(planned, 1):
-        name = turn.contestant.name
-        if name not in outcome.dropped:
-            with working(f"[{number} of {len(planned)}] round {turn.round_index + 1}: {turn.workload.name} on {name}"):
-                _take(turn, loads, outcome)
+    try:
+        for number, turn in enumerate(planned, 1):
+            if turn.contestant.name not in outcome.dropped:
+                with working(f"[{number} of {len(planned)}] {turn}"):
+                    _take(turn, loads, outcome)
+    except KeyboardInterrupt:
+        outcome.is_interrupted = True
     return outcome
 
 
@@ -80,6 +90,7 @@ def _take(turn: Turn, loads: "_Loads", outcome: Outcome) -> None:
         report = turn.contestant.runner.measure(load)
     except EngineUnavailable as error:
         outcome.dropped[turn.contestant.name] = f"{turn.workload.name}: {error}"
+        sys.stderr.write(f"dropped: {turn.contestant.name}: {error}\n")
         return
     outcome.measurements.append(Measurement(turn.contestant.name, turn.round_index, report, others.share()))
 

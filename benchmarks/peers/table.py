@@ -30,6 +30,11 @@ class Comparison:
     outcome: Outcome
     standings: Sequence[Standing]
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Who has no figures, or not all, and why."""
+        return {**self.skipped, **self.outcome.dropped}
+
 
 def render(comparison: Comparison) -> RenderableType:
     """The table, then all that it takes to believe it or not."""
@@ -69,19 +74,17 @@ def _cells(standing: Standing, engines: Sequence[str]) -> Iterator[str]:
 def _notes(comparison: Comparison) -> Iterator[str]:
     for name, engine in comparison.engines.items():
         yield f"{name}: {engine.version}; weights: {engine.weights}; {engine.flags or 'no flags'}"
-    for name, reason in _left_out(comparison).items():
+    for name, reason in comparison.left_out.items():
         yield f"left out: {name}: {reason}"
     met = [standing.is_met for standing in comparison.standings]
     yield f"aims met: {met.count(True)} of {len(met) - met.count(None)}"
+    if comparison.outcome.is_interrupted:
+        yield "interrupted: this is what was measured until then"
     noisy = [measurement for measurement in comparison.outcome.measurements if measurement.other_cpu > _NOISY_SHARE]
     if noisy:
         worst = max(measurement.other_cpu for measurement in noisy)
         total = len(comparison.outcome.measurements)
         yield f"not quiet: in {len(noisy)} of {total} runs other processes had up to {worst:.0%} of the machine"
-
-
-def _left_out(comparison: Comparison) -> dict[str, str]:
-    return {**comparison.skipped, **comparison.outcome.dropped}
 
 
 def to_dict(comparison: Comparison) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "rounds": comparison.num_rounds,
         "seed": comparison.seed,
         "engines": {name: asdict(engine) for name, engine in comparison.engines.items()},
-        "left_out": _left_out(comparison),
+        "left_out": comparison.left_out,
         "standings": [_standing_dict(standing) for standing in comparison.standings],
         "runs": runs,
     }

@@ -94,6 +94,14 @@ def test_the_tests_fetch_the_model_before_they_run(checkout: Checkout) -> None:
     ]
 
 
+def test_the_comparison_fetches_the_model_before_it_builds(checkout: Checkout) -> None:
+    checkout.make("test")
+    assert checkout.make("compare", "ARGS=--rounds 0") == [
+        "python -m tailrace.weights.default_model",
+        "python -m benchmarks.peers --rounds 0",
+    ]
+
+
 def test_the_plain_command_names_the_two_that_a_newcomer_needs(checkout: Checkout) -> None:
     serve, test, *_ = checkout.make()
     assert serve.startswith("make serve")

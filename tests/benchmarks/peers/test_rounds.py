@@ -77,3 +77,13 @@ def test_an_engine_that_fails_is_dropped_and_the_others_go_on(writer: PromptWrit
     assert len(broken.taken) == 2
     measured = [(measurement.engine, measurement.round_index) for measurement in outcome.measurements]
     assert measured == [("us", 0), ("broken", 0), ("us", 0), ("us", 1), ("us", 1)]
+
+
+def test_an_interrupt_keeps_what_was_measured(writer: PromptWriter) -> None:
+    def interrupt(_load: Load) -> bool:
+        raise KeyboardInterrupt
+
+    field = [*contestants("us"), Contestant("last", ScriptedRunner("last", fails_in=interrupt))]
+    outcome = run_rounds(list(turns(field, [W1, W5], 1)), writer, seed=1)
+    assert outcome.is_interrupted
+    assert [measurement.engine for measurement in outcome.measurements] == ["us"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.peers.openvino import load_run
+from benchmarks.peers.openvino_engine import load_run
 from tailrace.bench.report import RunInfo, make_report
 from tailrace.bench.workload import Arrivals, Workload
 
