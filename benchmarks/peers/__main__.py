@@ -55,8 +55,11 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     workloads = [workload.name for workload in WORKLOADS]
-    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="whom to compare with (all)")
-    parser.add_argument("--workloads", nargs="+", choices=workloads, default=workloads, help="what to run (all)")
+    every_peer, every_workload = f"all of {', '.join(PEERS)}", f"all of {', '.join(workloads)}"
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, metavar="PEER", help=every_peer)
+    parser.add_argument(
+        "--workloads", nargs="+", choices=workloads, default=workloads, metavar="W", help=every_workload
+    )
     parser.add_argument("--rounds", type=int, default=3, help="how often (3)")
     parser.add_argument(
         "--json", type=Path, help="where to keep every run's figures (a new file in benchmarks/peers/results)"

@@ -1,6 +1,6 @@
 """OpenVINO GenAI's continuous batching, in process: there is no server in its packages, so its figures hold no HTTP.
 
-GenAI reads GGUF files itself, but what its own converter makes of the bfloat16 weights runs several times faster.
+It could read a GGUF file, but gets the weights through its own converter, in the groups that its kernels are made for.
 """
 
 import json

@@ -55,7 +55,7 @@ def measure_start_s() -> float:
 
 @contextmanager
 def _process(command: ServerCommand, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    with command.log.open("ab") as log:
+    with command.log.open("wb") as log:
         errors = None if command.log == Path(os.devnull) else log
         process = subprocess.Popen(
             command.words(port),
