@@ -66,7 +66,7 @@ class InProcess:
     def measure(self, load: Load) -> Report:
         """Start, warm up, measure, stop. Raises EngineUnavailable."""
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        run = load_run(self._drive(load))
+        offered = load_run(self._drive(load))
         workload = load.workload
         info = RunInfo(
             url="in process",
@@ -77,7 +77,7 @@ class InProcess:
             label=workload.name,
             is_exact=load.prompts.is_exact,
         )
-        return checked(load, make_report(info, run, {}, client_cpu_s=0.0))
+        return checked(load, make_report(info, offered, {}, client_cpu_s=0.0))
 
     def _drive(self, load: Load) -> bytes:
         """What the driver wrote."""
