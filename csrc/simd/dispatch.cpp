@@ -19,6 +19,8 @@ extern const Kernels kernels;
 namespace amx {
 void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
                     int num_tiles, const GemmOutput& out);
+void gemm_float(Format format, const float* x, size_t stride, int inputs, int first_row, int num_rows,
+                const Tile* tiles, int num_tiles, const GemmOutput& out);
 int32_t dot_codes(int64_t count);
 }  // namespace amx
 #elif defined(__aarch64__)
@@ -35,11 +37,12 @@ extern const Kernels kernels;
 
 #if defined(__x86_64__)
 
-// The tiles of AMX multiply many rows; all else is done by the vectors beside them.
+// The tiles of AMX multiply; all else is done by the vectors beside them.
 const Kernels& amx_kernels() {
     static const Kernels kernels = [] {
         Kernels with_tiles = avx512bf16::kernels;
         with_tiles.gemm_quantized = amx::gemm_quantized;
+        with_tiles.gemm_float = amx::gemm_float;
         with_tiles.dot_codes = amx::dot_codes;
         return with_tiles;
     }();

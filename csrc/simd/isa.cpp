@@ -55,8 +55,8 @@ bool may_use_tiles() {
 }
 
 bool has_amx() {
-    constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
-    return has_avx512bf16() && (Features(0).edx & kTile) != 0 && (Features(0).edx & kInt8) != 0 && may_use_tiles();
+    constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25, kAll = kBf16 | kTile | kInt8;
+    return has_avx512bf16() && (Features(0).edx & kAll) == kAll && may_use_tiles();
 }
 
 #elif defined(__aarch64__)

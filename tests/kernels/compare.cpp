@@ -161,6 +161,15 @@ Values gemm_quantized(const Kernels& kernels) {
 
 // --- products with float weights -----------------------------------------------------------------------------------
 
+// Where it shall be exact, few bits: then sums are exact too, in whatever order.
+std::vector<float> activations(Random& random, size_t count, bool is_exact) {
+    std::vector<float> x = random.reals(count);
+    if (is_exact) {
+        for (float& value : x) value = std::round(value * 256.0f) / 256.0f;
+    }
+    return x;
+}
+
 // A weight of this format: a power of two with either sign, or any value of about that size.
 uint32_t float_weight(Random& random, Format format, bool is_exact) {
     const uint32_t sign = static_cast<uint32_t>(random.whole(0, 1));
@@ -175,9 +184,9 @@ Values gemm_float(const Kernels& kernels) {
     constexpr int kWeightBytes = kFormat == Format::kF32 ? 4 : 2;
     Random random;
     Values values;
-    for (const int inputs : {1, 2, 37, 64}) {
+    for (const int inputs : {1, 2, 37, 64, 300}) {
         const size_t stride = inputs + 1;
-        const std::vector<float> x = random.reals(kMaxRows * stride);
+        const std::vector<float> x = activations(random, kMaxRows * stride, kIsExact);
         Weights weights(random, kFormat, inputs, 3);
         for (size_t i = 0; i < weights.bytes.size() / kWeightBytes; ++i) {
             const uint32_t weight = float_weight(random, kFormat, kIsExact);
@@ -471,9 +480,11 @@ namespace avxvnni_stand_in {
 extern const Kernels kernels;
 }
 namespace amx_stand_in {
+void gemm_float(Format format, const float* x, size_t stride, int inputs, int first_row, int num_rows,
+                const Tile* tiles, int num_tiles, const GemmOutput& out);
 void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
                     int num_tiles, const GemmOutput& out);
-}
+}  // namespace amx_stand_in
 }  // namespace tailrace
 #endif
 
@@ -487,6 +498,7 @@ int main() {
 #if defined(__x86_64__)
     static Kernels amx = kernels_for(Isa::kAvx512Bf16);
     amx.gemm_quantized = amx_stand_in::gemm_quantized;
+    amx.gemm_float = amx_stand_in::gemm_float;
     if (has_avx512) {
         candidates.push_back({"avxvnni's stand-in", avxvnni_stand_in::kernels});
         candidates.push_back({"amx's stand-in", amx});

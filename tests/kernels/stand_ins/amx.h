@@ -13,12 +13,14 @@
 #undef _tile_stored
 #undef _tile_zero
 #undef _tile_dpbsud
+#undef _tile_dpbf16ps
 #define _tile_loadconfig amx::load_config
 #define _tile_release amx::release
 #define _tile_zero amx::zero
 #define _tile_loadd amx::load
 #define _tile_stored amx::store
 #define _tile_dpbsud amx::dot_signed_unsigned
+#define _tile_dpbf16ps amx::dot_bf16
 
 namespace amx {
 
@@ -76,11 +78,20 @@ inline void store(int number, void* start, int64_t stride) {
     }
 }
 
+struct Operands {
+    Tile& sum;
+    const Tile& a;
+    const Tile& b;
+
+    Operands(int sum_number, int a_number, int b_number)
+        : sum(configured(sum_number)), a(configured(a_number)), b(configured(b_number)) {
+        require(sum.rows == a.rows && sum.row_bytes == b.row_bytes && a.row_bytes == 4 * b.rows, "tiles do not fit");
+    }
+};
+
 // TDPBSUD: sum += signed bytes of a times unsigned bytes of b, whose rows hold four inputs of each output.
 inline void dot_signed_unsigned(int sum_number, int a_number, int b_number) {
-    Tile& sum = configured(sum_number);
-    const Tile &a = configured(a_number), &b = configured(b_number);
-    require(sum.rows == a.rows && sum.row_bytes == b.row_bytes && a.row_bytes == 4 * b.rows, "tiles do not fit");
+    const auto [sum, a, b] = Operands(sum_number, a_number, b_number);
     for (int m = 0; m < a.rows; ++m) {
         for (int n = 0; n < b.row_bytes / 4; ++n) {
             uint32_t total;
@@ -88,6 +99,32 @@ inline void dot_signed_unsigned(int sum_number, int a_number, int b_number) {
             for (int k = 0; k < a.row_bytes; ++k) {
                 total += static_cast<uint32_t>(static_cast<int8_t>(a.bytes[m][k]) * b.bytes[k / 4][4 * n + k % 4]);
             }
+            std::memcpy(&sum.bytes[m][4 * n], &total, 4);
+        }
+    }
+}
+
+inline float bf16_at(const uint8_t* bytes) {
+    uint32_t bits = 0;
+    std::memcpy(reinterpret_cast<uint8_t*>(&bits) + 2, bytes, 2);
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+
+// TDPBF16PS: sum += pairs of bfloat16 of a times pairs of b; even and odd ones are added up apart. (That the smallest
+// numbers count as zero is left out.)
+inline void dot_bf16(int sum_number, int a_number, int b_number) {
+    const auto [sum, a, b] = Operands(sum_number, a_number, b_number);
+    for (int m = 0; m < a.rows; ++m) {
+        for (int n = 0; n < b.row_bytes / 4; ++n) {
+            float parts[2] = {}, total;
+            for (int k = 0; k < a.row_bytes / 2; ++k) {
+                const float weight = bf16_at(&b.bytes[k / 2][4 * n + k % 2 * 2]);
+                parts[k % 2] = __builtin_fmaf(bf16_at(&a.bytes[m][2 * k]), weight, parts[k % 2]);
+            }
+            std::memcpy(&total, &sum.bytes[m][4 * n], 4);
+            total += parts[0] + parts[1];
             std::memcpy(&sum.bytes[m][4 * n], &total, 4);
         }
     }
