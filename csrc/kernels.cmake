@@ -23,8 +23,10 @@ function(kernels isa sources)
   add_library(kernels_${isa} OBJECT ${sources})
   target_include_directories(kernels_${isa} PRIVATE ${CSRC})
   target_compile_definitions(kernels_${isa} PRIVATE TAILRACE_ISA=${isa})
-  # g++ 12 warns about its own AVX-512 header.
-  target_compile_options(kernels_${isa} PRIVATE -O3 -Wno-maybe-uninitialized -Wno-uninitialized ${ARGN})
+  target_compile_options(kernels_${isa} PRIVATE -O3 ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # g++ 12 warns about its own AVX-512 header
+    target_compile_options(kernels_${isa} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized)
+  endif()
   set(KERNEL_OBJECTS ${KERNEL_OBJECTS} $<TARGET_OBJECTS:kernels_${isa}> PARENT_SCOPE)
 endfunction()
 

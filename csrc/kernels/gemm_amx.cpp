@@ -48,14 +48,14 @@ struct TilesInUse {
     ~TilesInUse() { _tile_release(); }
 };
 
-// Some compilers do not know that tiles are loaded from memory.
-TAILRACE_INLINE void finish_stores() { __asm__ volatile("" : : : "memory"); }
+// Some compilers do not know that tiles are loaded from memory: no store may move across this.
+TAILRACE_INLINE void keep_order() { __asm__ volatile("" : : : "memory"); }
 
 template <class W>
 TAILRACE_INLINE void load_weights(const uint8_t* group) {
     alignas(64) uint8_t codes[kVectors][64];
     for (int i = 0; i < kVectors; ++i) _mm512_store_si512(codes[i], W::codes(group, i));
-    finish_stores();
+    keep_order();
     _tile_loadd(2, codes, 64);
 }
 
@@ -133,7 +133,7 @@ void split(const float* x, size_t stride, int num_rows, int num_inputs, SplitRow
                        v - Vec{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16))});
         }
     }
-    finish_stores();
+    keep_order();
 }
 
 // Inputs of a tile as a tile register wants them; those past the end, which only the last ones have, as zeros.
@@ -145,7 +145,7 @@ struct PairedWeights {
         if (num_inputs >= kPairInputs) return pairs;
         std::memset(copy, 0, sizeof copy);
         std::memcpy(copy, pairs, static_cast<size_t>(num_inputs + 1) / 2 * 64);
-        finish_stores();
+        keep_order();
         return copy;
     }
 };
@@ -165,6 +165,7 @@ void multiply_pairs(const float* x, size_t stride, int inputs, int num_rows, con
         _tile_loadd(5, rows.low, 64);
         _tile_loadd(6, one.of(first, k, inputs - k), 64);
         _tile_loadd(7, other.of(second, k, inputs - k), 64);
+        keep_order();
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 5, 6);
         _tile_dpbf16ps(2, 4, 7);

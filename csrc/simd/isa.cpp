@@ -21,11 +21,22 @@ namespace {
 
 #if defined(__x86_64__)
 
+// What some compilers' __builtin_cpu_supports does not know.
+struct CpuId {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+
+    CpuId(unsigned leaf, unsigned subleaf) { __get_cpuid_count(leaf, subleaf, &eax, &ebx, &ecx, &edx); }
+};
+
+bool has_f16c() { return (CpuId(1, 0).ecx >> 29 & 1) != 0; }
+
 // __builtin_cpu_supports also asks the operating system whether it saves the wide registers.
 bool has_avx2() {
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
+
+bool has_avxvnni() { return has_avx2() && (CpuId(7, 1).eax >> 4 & 1) != 0; }
 
 bool has_avx512vnni() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -34,15 +45,6 @@ bool has_avx512vnni() {
 }
 
 bool has_avx512bf16() { return has_avx512vnni() && __builtin_cpu_supports("avx512bf16"); }
-
-// What not every compiler's __builtin_cpu_supports knows.
-struct Features {
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-
-    explicit Features(unsigned subleaf) { __get_cpuid_count(7, subleaf, &eax, &ebx, &ecx, &edx); }
-};
-
-bool has_avxvnni() { return has_avx2() && (Features(1).eax >> 4 & 1) != 0; }
 
 // A process must ask for the tiles before its threads touch them: they make what is saved of a thread much larger.
 bool may_use_tiles() {
@@ -56,7 +58,7 @@ bool may_use_tiles() {
 
 bool has_amx() {
     constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25, kAll = kBf16 | kTile | kInt8;
-    return has_avx512bf16() && (Features(0).edx & kAll) == kAll && may_use_tiles();
+    return has_avx512bf16() && (CpuId(7, 0).edx & kAll) == kAll && may_use_tiles();
 }
 
 #elif defined(__aarch64__)

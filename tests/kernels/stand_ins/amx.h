@@ -14,15 +14,15 @@
 #undef _tile_zero
 #undef _tile_dpbsud
 #undef _tile_dpbf16ps
-#define _tile_loadconfig amx::load_config
-#define _tile_release amx::release
-#define _tile_zero amx::zero
-#define _tile_loadd amx::load
-#define _tile_stored amx::store
-#define _tile_dpbsud amx::dot_signed_unsigned
-#define _tile_dpbf16ps amx::dot_bf16
+#define _tile_loadconfig ::tiles_in_software::load_config
+#define _tile_release ::tiles_in_software::release
+#define _tile_zero ::tiles_in_software::zero
+#define _tile_loadd ::tiles_in_software::load
+#define _tile_stored ::tiles_in_software::store
+#define _tile_dpbsud ::tiles_in_software::dot_signed_unsigned
+#define _tile_dpbf16ps ::tiles_in_software::dot_bf16
 
-namespace amx {
+namespace tiles_in_software {
 
 struct Tile {
     int rows = 0, row_bytes = 0;  // zero: not configured
@@ -130,4 +130,4 @@ inline void dot_bf16(int sum_number, int a_number, int b_number) {
     }
 }
 
-}  // namespace amx
+}  // namespace tiles_in_software
