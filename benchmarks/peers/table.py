@@ -38,7 +38,7 @@ class Comparison:
 
 def render(comparison: Comparison) -> RenderableType:
     """The table, then all that it takes to believe it or not."""
-    head = f"{comparison.machine}; {comparison.date}; medians of {comparison.num_rounds} rounds"
+    head = f"{comparison.machine}; {comparison.date}; rounds: {comparison.num_rounds}, medians"
     return Group(head, _table(comparison), *_notes(comparison))
 
 
