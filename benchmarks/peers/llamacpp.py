@@ -10,6 +10,7 @@ from benchmarks.peers.engine import Description, EngineUnavailable
 from benchmarks.peers.http_server import HttpServer
 from benchmarks.peers.weights import Weights
 from benchmarks.peers.workshop import Workshop, output_of, run
+from benchmarks.serving.machine import describe_processor
 from benchmarks.serving.server import ServerCommand
 
 __all__ = ["LlamaCpp"]
@@ -38,7 +39,8 @@ class LlamaCpp:
 
     def prepare(self) -> tuple[Description, HttpServer]:
         """Compile it and requantise the weights with its own tool. Raises EngineUnavailable."""
-        folder = self.workshop.folder(_NAME, " ".join((_SOURCE, *_OPTIONS)), _build)
+        recipe = " ".join((_SOURCE, *_OPTIONS, describe_processor()))  # it runs on no other
+        folder = self.workshop.folder(_NAME, recipe, _build)
         programs = folder / "build" / "bin"
         server, model = str(programs / "llama-server"), self._requantized(programs / "llama-quantize")
         flags = f"-t {self.threads} -tb {self.threads} -np 32 -c 65536 -b 2048 -ub 2048 -fa auto"
