@@ -12,7 +12,7 @@ namespace {
 // Rows that are multiplied at once.
 #if defined(__AVX512F__)
 constexpr int kRows = 12;  // 12 sums and 12 products in 32 registers
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(TAILRACE_NEON)
 constexpr int kRows = 4;
 #else
 constexpr int kRows = 2;

@@ -11,6 +11,8 @@ namespace {
 void relax() {
 #if defined(__x86_64__)
     _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");  // about as long; its own yield takes no time on most processors
 #endif
 }
 

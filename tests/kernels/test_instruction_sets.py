@@ -9,6 +9,8 @@ import pytest
 
 from tailrace.ops.cpu import supported_isas
 
+pytestmark = pytest.mark.timeout(1200)  # the first test compiles every kernel for every instruction set
+
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "kernels"
 TOOLS = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -26,10 +28,23 @@ def stand_ins() -> set[str]:
     return {"avxvnni's stand-in", "amx's stand-in"} if "avx512bf16" in supported_isas() else set()
 
 
-@pytest.mark.timeout(1200)  # compiles every kernel for every instruction set
-def test_every_instruction_set_computes_what_the_portable_kernels_do() -> None:
+@pytest.fixture(scope="module")
+def build() -> Path:
     run("cmake", "-S", HERE, "-B", BUILD, "-G", "Ninja")
     run("cmake", "--build", BUILD)
-    compared = {line.partition(" is portable: ")[0] for line in run(BUILD / "compare") if " is portable: " in line}
+    return BUILD
+
+
+def test_every_instruction_set_computes_what_the_portable_kernels_do(build: Path) -> None:
+    compared = {line.partition(" is portable: ")[0] for line in run(build / "compare") if " is portable: " in line}
 
     assert compared == {*supported_isas(), *stand_ins()} - {"portable"}
+
+
+def test_no_function_is_shared_between_instruction_sets(build: Path) -> None:
+    """Of equal functions in several files the linker keeps one: older processors might get that of newer ones."""
+    objects = [path for path in build.rglob("kernels_*/**/*.o") if "stand_in" not in str(path)]
+    symbols = [line.split() for line in run("nm", *objects)]
+
+    assert len(objects) > 8 * len(supported_isas())
+    assert [name for _, kind, name in (line[-3:] for line in symbols if len(line) == 3) if kind in "WVu"] == []
