@@ -1,16 +1,28 @@
 """Every instruction set of this build and machine computes what the portable kernels compute: compare.cpp says how."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tailrace.ops.cpu import supported_isas
+from tailrace.errors import SetupError
+from tailrace.ops.cpu import CpuBackend, supported_isas
 
 pytestmark = pytest.mark.timeout(1200)  # the first test compiles every kernel for every instruction set
 
+# What Linux calls the parts of an instruction set, as far as they tell it from the others.
+FLAGS = {
+    "avx2": {"avx2", "fma", "f16c"},
+    "avxvnni": {"avx2", "avx_vnni"},
+    "avx512vnni": {"avx512vl", "avx512_vnni"},
+    "avx512bf16": {"avx512_vnni", "avx512_bf16"},
+    "amx": {"avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"},
+    "neon": {"asimd"},
+    "dotprod": {"asimd", "asimddp"},
+}
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "kernels"
 TOOLS = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -48,3 +60,21 @@ def test_no_function_is_shared_between_instruction_sets(build: Path) -> None:
 
     assert len(objects) > 8 * len(supported_isas())
     assert [name for _, kind, name in (line[-3:] for line in symbols if len(line) == 3) if kind in "WVu"] == []
+
+
+def test_the_instruction_sets_are_those_that_the_system_names() -> None:
+    """Where it does: Linux. It may name the tiles of AMX and still refuse them to a process."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text() if cpuinfo.exists() else ""
+    flags = set(re.findall(r"\w+", "".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", lines, re.MULTILINE))))
+    named = {isa for isa, wanted in FLAGS.items() if wanted <= flags}
+    found = set(supported_isas()) - {"portable"}
+
+    assert not flags or found - {"amx"} == named - {"amx"}
+    assert not flags or ("amx" in found) <= ("amx" in named)
+
+
+@pytest.mark.parametrize("isa", sorted(FLAGS.keys() - set(supported_isas())))
+def test_an_instruction_set_that_is_not_there_is_refused_with_the_choices(isa: str) -> None:
+    with pytest.raises(SetupError, match=f"no instruction set '{isa}'.*{', '.join(supported_isas())}"):
+        CpuBackend(isa)
