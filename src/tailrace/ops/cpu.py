@@ -152,6 +152,7 @@ class CpuExecutable:
         self._native_outputs = _native.Samples(
             self._outputs.token_ids, self._outputs.logprobs, self._outputs.top_ids, self._outputs.top_logprobs
         )
+        self._bound: _Bound | None = None
 
     @property
     def kv_bytes_per_block(self) -> int:
@@ -167,13 +168,23 @@ class CpuExecutable:
         Raises EngineError when the step or the sampling breaks the limits; nothing is computed then.
         """
         try:
-            self._program.draw(_native_step(step), _native_sampling(sampling), self._native_outputs)
+            bound = self._bind(step, sampling)
+            self._program.draw(bound.native_step, bound.native_sampling, self._native_outputs)
         except ValueError as error:
             raise EngineError(f"the cpu back end refused a step: {error}") from error
-        rows, outputs = len(step.sample_rows), self._outputs
-        return SampleOutputs(
-            outputs.token_ids[:rows], outputs.logprobs[:rows], outputs.top_ids[:rows], outputs.top_logprobs[:rows]
-        )
+        return bound.outputs
+
+    def _bind(self, step: StepInputs, sampling: SamplingInputs) -> "_Bound":
+        """What native code needs to know of the arrays: the same as last time where they are the same."""
+        bound = self._bound
+        if bound is None or bound.step is not step or bound.sampling is not sampling:
+            rows, outputs = len(step.sample_rows), self._outputs
+            views = SampleOutputs(
+                outputs.token_ids[:rows], outputs.logprobs[:rows], outputs.top_ids[:rows], outputs.top_logprobs[:rows]
+            )
+            bound = _Bound(step, sampling, _native_step(step), _native_sampling(sampling), views)
+            self._bound = bound
+        return bound
 
     def logits(self, step: StepInputs) -> NDArray[np.float32]:
         """Compute a step; the logits [S, vocab] of its sampled rows, valid until the next call."""
@@ -203,6 +214,17 @@ class CpuExecutable:
         if self._native is None:
             raise EngineError("the executable is closed")
         return self._native
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A step and its sampling as native code knows them: pointers into arrays whose values may change."""
+
+    step: StepInputs
+    sampling: SamplingInputs
+    native_step: _native.Step
+    native_sampling: _native.Sampling
+    outputs: SampleOutputs
 
 
 class _WeightStore:
@@ -296,7 +318,8 @@ class _Memory:
         """Buffers that are never alive together share memory."""
         lifetimes = lifetimes_of(stages)
         shared, shared_bytes = _place({buffer: _num_bytes(buffer, limits) for buffer in lifetimes}, lifetimes)
-        # A thread's own copy serves the stage behind the norm alone: it may do no piece of one stage, but of a later one.
+        # A thread's own copy serves the stage behind the norm alone: of another it may do pieces without having done
+        # any of that one.
         normed = [
             stage.codes
             for index, stage in enumerate(stages)

@@ -1,6 +1,11 @@
 """Carries out a step plan on a device: plan -> arrays -> one back-end call -> sampled tokens. Decides nothing."""
 
-from tailrace.ops.api import Executable, Limits
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailrace.ops.api import Executable, Limits, SamplingInputs, StepInputs
 from tailrace.runtime.batch import SequenceTable
 from tailrace.runtime.sampler import SamplingTable, to_tokens
 from tailrace.scheduler.plan import StepPlan, StepResult
@@ -13,22 +18,36 @@ class Runner:
         self._executable = executable
         self._sequences = SequenceTable(limits)
         self._sampling = SamplingTable(limits.max_sequences, eos_ids)
+        self._last: _Batch | None = None
 
     def run(self, plan: StepPlan) -> StepResult:
         self._update(plan)
         if not plan.slices:
             return StepResult(plan.step_id, ())
-        sequences = self._sequences
-        slots = sequences.slots(plan.slices)
-        step = sequences.step(plan.slices, slots)
+        last = self._last
+        batch = last if last is not None and last.is_repeated_by(plan) else self._assemble(plan)
+        drawn = self._executable.run(batch.step, batch.sampling)
+        self._sequences.tokens[batch.slots, batch.sampling.position] = drawn.token_ids
+        tokens = to_tokens(batch.request_ids, batch.sampling.num_logprobs if batch.has_logprobs else None, drawn)
+        if batch.is_decode:
+            batch.advance(drawn.token_ids)
+        self._last = batch
+        return StepResult(plan.step_id, tokens)
+
+    def _assemble(self, plan: StepPlan) -> "_Batch":
+        slots = self._sequences.slots(plan.slices)
+        step = self._sequences.step(plan.slices, slots)
         rows = [row for row, part in enumerate(plan.slices) if part.is_sampled]
-        sampled = [plan.slices[row] for row in rows]
-        sampled_slots = slots[rows]
         positions = (step.starts + step.row_starts[1:] - step.row_starts[:-1])[rows]
-        inputs = self._sampling.inputs(sampled_slots, positions, sequences.tokens)
-        drawn = self._executable.run(step, inputs)
-        sequences.tokens[sampled_slots, positions] = drawn.token_ids
-        return StepResult(plan.step_id, to_tokens([part.request_id for part in sampled], inputs.num_logprobs, drawn))
+        sampling = self._sampling.inputs(slots[rows], positions, self._sequences.tokens)
+        return _Batch(
+            request_ids=[plan.slices[row].request_id for row in rows],
+            slots=slots[rows],
+            step=step,
+            sampling=sampling,
+            is_decode=len(step.token_ids) == len(rows) and not self._sampling.has_extras(slots[rows]),
+            has_logprobs=bool(sampling.num_logprobs.max(initial=-1) >= 0),
+        )
 
     def _update(self, plan: StepPlan) -> None:
         for request_id in plan.left:
@@ -38,3 +57,34 @@ class Runner:
         self._sequences.append_blocks(plan.slices)
         for copy in plan.copies:
             self._executable.copy_block(copy.source, copy.target, copy.num_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The arrays of a step. Those of steady decode are kept, and moved on by one token."""
+
+    request_ids: list[str]  # of the sampled rows, like `slots`
+    slots: NDArray[np.int32]
+    step: StepInputs
+    sampling: SamplingInputs
+    is_decode: bool  # one sampled row for each sequence, whose settings do not change from token to token
+    has_logprobs: bool
+
+    def is_repeated_by(self, plan: StepPlan) -> bool:
+        """Whether `plan` is the same step again, one token on."""
+        return (
+            self.is_decode
+            and not plan.entered
+            and not plan.left
+            and len(plan.slices) == len(self.request_ids)
+            and all(
+                part.request_id == request_id and part.is_sampled and part.count == 1
+                for part, request_id in zip(plan.slices, self.request_ids, strict=True)
+            )
+        )
+
+    def advance(self, token_ids: NDArray[np.int32]) -> None:
+        """Feed the tokens that were drawn."""
+        self.step.token_ids[:] = token_ids
+        np.add(self.step.starts, 1, out=self.step.starts)
+        np.add(self.sampling.position, 1, out=self.sampling.position)

@@ -79,6 +79,10 @@ class SamplingTable:
     def leave(self, slot: int) -> None:
         self._extras.pop(slot, None)
 
+    def has_extras(self, slots: NDArray[np.int32]) -> bool:
+        """Whether any of them has settings that depend on what was generated so far."""
+        return bool(self._extras) and not self._extras.keys().isdisjoint(slots.tolist())
+
     def inputs(
         self, slots: NDArray[np.int32], positions: NDArray[np.int32], tokens: NDArray[np.int32]
     ) -> SamplingInputs:
@@ -128,11 +132,11 @@ class SamplingTable:
 
 
 def to_tokens(
-    request_ids: list[str], num_logprobs: NDArray[np.int32], drawn: SampleOutputs
+    request_ids: list[str], num_logprobs: NDArray[np.int32] | None, drawn: SampleOutputs
 ) -> tuple[SampledToken, ...]:
-    """Pair each drawn token with its request; log probabilities only where they were asked for."""
+    """Pair each drawn token with its request; log probabilities where `num_logprobs` asks for them (None: nowhere)."""
     token_ids = drawn.token_ids.tolist()
-    if num_logprobs.max(initial=-1) < 0:
+    if num_logprobs is None:
         return tuple(map(SampledToken, request_ids, token_ids))
     return tuple(
         SampledToken(request_id, token_id, *_logprobs(row, int(num_logprobs[row]), drawn))

@@ -6,6 +6,7 @@ table of each sequence; a plan carries just what is new.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tailrace.types import SamplingParams, TokenLogprob
 
@@ -65,8 +66,9 @@ class StepPlan:
         return sum(part.is_sampled for part in self.slices)
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
+class SampledToken(NamedTuple):
+    """One in each sampled row of each step: a tuple, which is made several times faster than a frozen dataclass."""
+
     request_id: str
     token_id: int
     logprob: float | None = None
