@@ -93,7 +93,7 @@ def prepare(wanted: Iterable[Engine]) -> tuple[dict[str, Description], list[Cont
         try:
             descriptions[engine.name], runner = engine.prepare()
             contestants.append(Contestant(engine.name, runner, engine.max_rounds))
-        except EngineUnavailable as error:
+        except (EngineUnavailable, OSError) as error:  # such as a full disk
             skipped[engine.name] = str(error)
             sys.stderr.write(f"left out: {engine.name}: {error}\n")
     return descriptions, contestants, skipped
