@@ -8,7 +8,7 @@ from benchmarks.kernels.steps import Case, fill_context, limits, step
 from benchmarks.kernels.subject import Subject
 from tailrace.ops.api import Limits, Program, StepInputs, Weight
 from tailrace.ops.cpu import Ceilings, CpuBackend, CpuExecutable, measure_ceilings
-from tailrace.ops.lowering import AttentionStage, GatedStage, GemmStage, Stage
+from tailrace.ops.lowering import AttentionStage, Buffer, GatedStage, GemmStage, Stage
 
 __all__ = ["WHOLE", "Line", "Profile", "highest_ceilings", "measure"]
 
@@ -160,14 +160,17 @@ def _op_name(subject: Subject, stage: Stage) -> str:
 def _cost(stage: Stage, case: Case, subject: Subject, kv_value_bytes: float) -> Cost:
     match stage:
         case GemmStage(weights=used, out=out):
-            rows = case.num_rows if out.tensor.rows == "tokens" else case.num_sequences
-            return _linear_cost(used, rows, subject)
-        case GatedStage(gate=gate, up=up):
-            return _linear_cost((gate, up), case.num_rows, subject)
+            return _linear_cost(used, _num_rows(out, case), subject)
+        case GatedStage(gate=gate, up=up, codes=codes):
+            return _linear_cost((gate, up), _num_rows(codes, case), subject)
         case AttentionStage():
             return _attention_cost(stage, case, subject.program, kv_value_bytes)
         case _:
             return Cost()
+
+
+def _num_rows(buffer: Buffer, case: Case) -> int:
+    return case.num_rows if buffer.tensor.rows == "tokens" else case.num_sequences
 
 
 def _linear_cost(used: Sequence[Weight], rows: int, subject: Subject) -> Cost:

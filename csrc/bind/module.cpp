@@ -149,13 +149,14 @@ class Builder {
         program_.add(std::move(stage));
     }
 
-    void gated(const Codes& quantized, int gate, int up, const Codes& out) {
+    void gated(bool samples, const Codes& quantized, int gate, int up, const Codes& out) {
         auto stage = std::make_unique<GatedStage>();
         const Matrix& matrix = program_.weights().matrix(gate);
+        stage->rows = rows(samples);
         stage->format = matrix.format;
-        stage->x = *codes(quantized, matrix.inputs, false);
+        stage->x = *codes(quantized, matrix.inputs, samples);
         stage->add_units(matrix, program_.weights().matrix(up));
-        stage->out = *codes(out, matrix.outputs, false);
+        stage->out = *codes(out, matrix.outputs, samples);
         program_.add(std::move(stage));
     }
 
@@ -426,7 +427,7 @@ NB_MODULE(_native, module) {
         .def("gemm", &Builder::gemm, "samples"_a, "x"_a.none(), "quantized"_a.none(), "matrices"_a, "bias"_a.none(),
              "residual"_a.none(), "out"_a)
         .def("swiglu", &Builder::swiglu, "samples"_a, "cols"_a, "x"_a, "out"_a.none(), "quantized"_a.none())
-        .def("gated", &Builder::gated, "quantized"_a, "gate"_a, "up"_a, "out"_a)
+        .def("gated", &Builder::gated, "samples"_a, "quantized"_a, "gate"_a, "up"_a, "out"_a)
         .def("angles", &Builder::angles, "inv_freq"_a, "scale"_a, "out"_a)
         .def("rope", &Builder::rope, "qkv"_a, "angles"_a, "num_angles"_a, "interleaved"_a, "cache"_a, "num_heads"_a,
              "q_norm"_a.none(), "k_norm"_a.none(), "eps"_a, "out"_a)

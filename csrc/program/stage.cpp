@@ -247,7 +247,7 @@ void GatedStage::run_unit(const Worker& worker, const Unit& unit, int first_row,
     const size_t stride = 2 * cols;
     // Row numbers count from the first row of the step, the scratch from the first row of this piece.
     float* products = worker.scratch - first_row * stride;
-    const int step_rows = worker.step.num_tokens;
+    const int step_rows = count(worker, rows);
     worker.kernels.gemm_quantized(format, rows_of(worker, x, step_rows), first_row, num_rows, unit.tiles.data(),
                                   static_cast<int>(unit.tiles.size()), {products, stride, nullptr, nullptr, 0});
     // What follows stalls the stream of weights: have the processor begin with the next unit, which lies behind this
@@ -264,16 +264,16 @@ void GatedStage::run_unit(const Worker& worker, const Unit& unit, int first_row,
 
 int GatedStage::unit_parts(const StepView& step) const {
     const int num_units = static_cast<int>(units.size());
-    return step.step.num_tokens <= kFewRows ? stream_pieces(step, num_bytes, num_units) : num_units;
+    return count(step, rows) <= kFewRows ? stream_pieces(step, num_bytes, num_units) : num_units;
 }
 
-int GatedStage::num_pieces(const StepView& step) const { return unit_parts(step) * row_chunks(step.step.num_tokens); }
+int GatedStage::num_pieces(const StepView& step) const { return unit_parts(step) * row_chunks(count(step, rows)); }
 
 void GatedStage::run(const Worker& worker, int piece) const {
     const int num_parts = unit_parts(worker), row = piece / num_parts * kRowChunk;
     const auto [first, last] = share(static_cast<int>(units.size()), piece % num_parts, num_parts);
     for (int unit = first; unit < last; ++unit) {
-        run_unit(worker, units[unit], row, std::min(kRowChunk, worker.step.num_tokens - row));
+        run_unit(worker, units[unit], row, std::min(kRowChunk, count(worker, rows) - row));
     }
 }
 

@@ -162,6 +162,7 @@ struct GatedStage final : Stage {
         int first_group;
         int num_groups;
     };
+    Rows rows;
     Format format;
     QuantizedBuffer x;
     std::vector<Unit> units;

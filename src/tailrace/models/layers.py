@@ -16,14 +16,14 @@ def norm(build: ProgramBuilder, config: ModelConfig, name: str, x: Tensor) -> Te
 
 
 def gated_mlp(build: ProgramBuilder, config: ModelConfig, layer: int, x: Tensor, *, residual: Tensor) -> Tensor:
-    """Record down(silu(gate(x)) * up(x)) + residual; x and the result are [tokens, hidden]."""
+    """Record down(silu(gate(x)) * up(x)) + residual; x and the result are [rows, hidden]."""
     name, hidden, inner = f"layers.{layer}", config.hidden_size, config.intermediate_size
     gate_up = build.linear(x, Weight(f"{name}.gate", (inner, hidden)), Weight(f"{name}.up", (inner, hidden)))
     return build.linear(build.swiglu(gate_up), Weight(f"{name}.down", (hidden, inner)), residual=residual)
 
 
 def head(build: ProgramBuilder, config: ModelConfig, x: Tensor) -> Tensor:
-    """Record the logits [samples, vocab] of the rows to sample."""
+    """Record the logits [samples, vocab] of x [samples, hidden]."""
     tied = embedding(config)
     weight = tied if config.tie_word_embeddings else Weight("head", tied.shape)
-    return build.linear(norm(build, config, "norm", build.gather_rows(x)), weight)
+    return build.linear(norm(build, config, "norm", x), weight)

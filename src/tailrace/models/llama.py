@@ -16,6 +16,8 @@ def record_llama(config: ModelConfig) -> Program:
     for layer in range(config.num_layers):
         normed = norm(build, config, f"layers.{layer}.attention_norm", x)
         x = grouped_query_attention(build, config, layer, rope, normed, residual=x)
+        if layer == config.num_layers - 1:
+            x = build.gather_rows(x)  # from here on nobody looks at the rows that are not sampled
         normed = norm(build, config, f"layers.{layer}.mlp_norm", x)
         x = gated_mlp(build, config, layer, normed, residual=x)
     return build.finish(head(build, config, x))

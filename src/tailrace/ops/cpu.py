@@ -384,7 +384,9 @@ class _Recorder:
 
     def _gated(self, stage: GatedStage) -> None:
         gate, up = self._store.id_of(stage.gate), self._store.id_of(stage.up)
-        self._builder.gated(self._memory.codes(stage.x), gate, up, self._memory.codes(stage.codes))
+        self._builder.gated(
+            _is_sampled(stage.x), self._memory.codes(stage.x), gate, up, self._memory.codes(stage.codes)
+        )
 
     def _offset(self, buffer: Buffer | None) -> int | None:
         return None if buffer is None else self._offsets[buffer]

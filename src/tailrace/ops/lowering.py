@@ -208,7 +208,6 @@ class _Lowering:
             and forms == {"int8"}
             and op.biases == (None, None)
             and op.residual is None
-            and op.out.rows == "tokens"
         )
 
     def _uses(self) -> Iterator[tuple[Tensor, Form]]:

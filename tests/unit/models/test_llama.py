@@ -134,3 +134,11 @@ def test_a_name_that_is_not_registered_is_refused_with_the_known_ones() -> None:
 def test_sizes_that_contradict_each_other_are_refused(broken: ModelConfig) -> None:
     with pytest.raises(UnsupportedModel, match="contradicts itself"):
         build_program(broken)
+
+
+def test_behind_the_last_keys_and_values_only_sampled_rows_are_computed() -> None:
+    linears = [op for op in build_program(LLAMA).ops if isinstance(op, Linear)]
+
+    assert {op.out.rows for op in linears if op.weights[0].name.startswith("layers.0.")} == {"tokens"}
+    sampled = [op.weights[-1].name for op in linears if op.out.rows == "samples"]
+    assert sampled == ["layers.1.up", "layers.1.down", "head"]
