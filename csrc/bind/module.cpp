@@ -29,6 +29,13 @@ void require(bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
 }
 
+KvFormat kv_format_of(const std::string& name) {
+    if (name == "f32") return KvFormat::kF32;
+    if (name == "bf16") return KvFormat::kBf16;
+    if (name == "int8") return KvFormat::kInt8;
+    throw std::invalid_argument("no KV format '" + name + "': choose one of bf16, int8, f32");
+}
+
 // [rows, groups] or [rows, groups, values]; the values of a group must be neighbours.
 template <class Array>
 View view_of(const Array& array) {
@@ -354,9 +361,14 @@ NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);  // a program may outlive the interpreter in a thread that is still computing
     module.attr("MAX_TOP_LOGPROBS") = kMaxTopLogprobs;
     module.attr("PRIVATE_ROWS") = kPrivateRows;
+    module.attr("TILE_TOKENS") = kKeyGroup;
     module.def("isas", &isas);
     module.def("choose_isa", [](const std::string& name) { return std::string(isa_name(choose_isa(name))); }, "name"_a);
     module.def("quantized_bytes", &quantized_bytes, "max_rows"_a, "cols"_a);
+    module.def(
+        "kv_tile_bytes",
+        [](const std::string& kv_format, int head_dim) { return 2 * kv_tile_bytes(kv_format_of(kv_format), head_dim); },
+        "kv_format"_a, "head_dim"_a);
     module.def("ceilings", &ceilings, "isa"_a, "num_threads"_a, "num_bytes"_a);
     module.def("uniform", &uniform, "seed"_a, "position"_a);
 
@@ -393,17 +405,17 @@ NB_MODULE(_native, module) {
             "__init__",
             [](Program* self, std::shared_ptr<Weights> weights, const std::string& isa, int max_tokens, int max_samples,
                int max_sequences, int max_blocks_per_sequence, int num_blocks, int block_tokens, int num_threads,
-               const std::vector<std::pair<int, int>>& caches, bool half_cache, size_t activation_bytes,
+               const std::vector<std::pair<int, int>>& caches, const std::string& kv_format, size_t activation_bytes,
                size_t private_bytes) {
                 std::vector<CacheShape> shapes;
                 for (const auto& [num_kv_heads, head_dim] : caches) shapes.push_back({num_kv_heads, head_dim});
                 const Limits limits{max_tokens, max_samples,  max_sequences, max_blocks_per_sequence,
                                     num_blocks, block_tokens, num_threads};
-                new (self) Program(std::move(weights), choose_isa(isa), limits, shapes, half_cache, activation_bytes,
-                                   private_bytes);
+                new (self) Program(std::move(weights), choose_isa(isa), limits, shapes, kv_format_of(kv_format),
+                                   activation_bytes, private_bytes);
             },
             "weights"_a, "isa"_a, "max_tokens"_a, "max_samples"_a, "max_sequences"_a, "max_blocks_per_sequence"_a,
-            "num_blocks"_a, "block_tokens"_a, "num_threads"_a, "caches"_a, "half_cache"_a, "activation_bytes"_a,
+            "num_blocks"_a, "block_tokens"_a, "num_threads"_a, "caches"_a, "kv_format"_a, "activation_bytes"_a,
             "private_bytes"_a)
         .def(
             "finish",
@@ -416,7 +428,8 @@ NB_MODULE(_native, module) {
         .def("draw", &draw, "step"_a, "sampling"_a, "samples"_a)
         .def("logits", &logits)
         .def("copy_block", &Program::copy_block, "source"_a, "target"_a, "num_tokens"_a)
-        .def_prop_ro("block_bytes", &Program::block_bytes);
+        .def_prop_ro("block_bytes", &Program::block_bytes)
+        .def_prop_ro("shared_reads", &Program::shared_reads);
 
     nb::class_<Builder>(module, "Builder")
         .def(nb::init<Program&>(), nb::keep_alive<1, 2>(), "program"_a)

@@ -1,157 +1,74 @@
 // Attention of a few tokens' query heads over one KV head's paged cache.
 //
 // Online softmax over key blocks of 64 positions that are anchored at position 0: which blocks a row meets, and in
-// which order, depends on its own position alone. A row's masked positions add exact zeros.
+// which order, depends on its own position alone. A row's masked positions add exact zeros. Rows of several sequences
+// meet the blocks that these share together, which changes when a row meets a block but not what it does with it.
+#include "kernels/attention_codes.h"
+#include "kernels/attention_pairs.h"
 #include "kernels/functions.h"
-#include "simd/vec.h"
 
 namespace tailrace::TAILRACE_ISA {
 
 namespace {
 
-constexpr int kKeyBlock = 64;
-constexpr int kKeyGroups = kKeyBlock / kKeyGroup;
 constexpr float kMinusInfinity = -__builtin_inff();
-
-#if defined(__AVX512F__)
-constexpr int kAttendRows = 6;  // x 4 accumulators: 24 of 32 registers
-#else
-constexpr int kAttendRows = 2;
-#endif
-
-struct FloatPair {
-    float even, odd;
-};
-
-TAILRACE_INLINE void store_pairs(FloatPair* out, Vec x) { store(reinterpret_cast<float*>(out), x); }
-
-// A cache of float32: a pair of values is two vectors.
-struct FloatCache {
-    static constexpr size_t kValueBytes = 4;
-    using Operand = FloatPair;
-
-    TAILRACE_INLINE Vec step(Vec acc, const uint8_t* pair, Operand x) {
-        const auto* p = reinterpret_cast<const float*>(pair);
-        return fma(load(p + kLanes), set1(x.odd), fma(load(p), set1(x.even), acc));
-    }
-    TAILRACE_INLINE Vec step_even(Vec acc, const uint8_t* pair, Operand x) {
-        return fma(load(reinterpret_cast<const float*>(pair)), set1(x.even), acc);
-    }
-};
-
-#if defined(__AVX512BF16__)
-
-// A cache of bfloat16 where a pair is the operand of one instruction; queries and weights are rounded alike.
-struct HalfCache {
-    static constexpr size_t kValueBytes = 2;
-    using Operand = uint32_t;
-
-    TAILRACE_INLINE Vec dot(Vec acc, __m512i pair, Operand x) {
-        return {_mm512_dpbf16_ps(acc.v, (__m512bh)pair, (__m512bh)_mm512_set1_epi32(static_cast<int32_t>(x)))};
-    }
-    TAILRACE_INLINE Vec step(Vec acc, const uint8_t* pair, Operand x) { return dot(acc, _mm512_loadu_si512(pair), x); }
-    TAILRACE_INLINE Vec step_even(Vec acc, const uint8_t* pair, Operand x) {
-        return dot(acc, _mm512_and_si512(_mm512_loadu_si512(pair), _mm512_set1_epi32(0xffff)), x & 0xffff);
-    }
-};
-
-TAILRACE_INLINE void store_pairs(uint32_t* out, Vec x) { store_bf16(reinterpret_cast<uint16_t*>(out), x); }
-
-#else
-
-struct HalfCache {
-    static constexpr size_t kValueBytes = 2;
-    using Operand = FloatPair;
-
-    TAILRACE_INLINE Vec step(Vec acc, const uint8_t* pair, Operand x) {
-        Vec even, odd;
-        load_bf16_pairs(pair, &even, &odd);
-        return fma(odd, set1(x.odd), fma(even, set1(x.even), acc));
-    }
-    TAILRACE_INLINE Vec step_even(Vec acc, const uint8_t* pair, Operand x) {
-        Vec even, odd;
-        load_bf16_pairs(pair, &even, &odd);
-        return fma(even, set1(x.even), acc);
-    }
-};
-
-#endif
 
 template <class Cache>
 struct Scratch {
-    using Operand = typename Cache::Operand;
+    using Weights = typename Cache::Weights;
 
-    Operand* queries;  // [rows][dim / 2]
     float* sums;       // [rows][dim]
     float* tops;       // [rows]
     float* totals;     // [rows][16], added up at the end
-    Operand* weights;  // [kAttendRows][32]
+    uint8_t* queries;  // [rows]
+    Weights* weights;  // [kAttendRows]
 
-    Scratch(void* memory, int dim) {
-        auto* p = static_cast<float*>(memory);
-        sums = p;
-        p += kAttentionRows * dim;
-        queries = reinterpret_cast<Operand*>(p);
-        p += kAttentionRows * dim;
-        weights = reinterpret_cast<Operand*>(p);
-        p += kAttendRows * kKeyBlock;
-        tops = p;
-        totals = p + kAttentionRows;
+    Scratch(void* memory, int dim)
+        : sums(static_cast<float*>(memory)),
+          tops(sums + kAttentionRows * dim),
+          totals(tops + kAttentionRows),
+          queries(reinterpret_cast<uint8_t*>(totals + kAttentionRows * kLanes)),
+          weights(reinterpret_cast<Weights*>(queries + kAttentionRows * static_cast<size_t>(dim) * 4)) {
+        static_assert(sizeof(Weights) * kAttendRows <= kAttentionWeightBytes);
     }
 };
 
-// The four groups of 16 positions that a key block is read from.
-struct KeyBlock {
-    const uint8_t* groups[kKeyGroups];
-    int base;  // position of the first key
+// Neighbouring rows of the scratch and what they see. Rows of several sequences see whole blocks only.
+struct Rows {
+    int first, count;
+    int position;  // of the first row
+    int heads;
+    int window;
+    bool sees_all;
 
-    KeyBlock(const AttentionTask& task, int index, int last_position) : base(index * kKeyBlock) {
-        for (int g = 0; g < kKeyGroups; ++g) {
-            // Groups past the end are masked; they are read from the first one, which exists.
-            const int group = base + g * kKeyGroup <= last_position ? index * kKeyGroups + g : index * kKeyGroups;
-            groups[g] = task.pool + task.blocks[group / task.block_groups] * task.block_stride +
-                        group % task.block_groups * task.group_stride;
-        }
+    // Keys of the block at `base` that row `row` of the scratch sees.
+    KeyRange seen(int row, int base) const {
+        if (sees_all) return {0, kKeyBlock};
+        const int end = position + (row - first) / heads + 1 - base;
+        return {window > 0 ? clamp(end - window) : 0, clamp(end)};
     }
-};
 
-TAILRACE_INLINE int clamp_lane(int n) { return n < 0 ? 0 : n > kLanes ? kLanes : n; }
+  private:
+    static int clamp(int n) { return n < 0 ? 0 : n > kKeyBlock ? kKeyBlock : n; }
+};
 
 template <class Cache, int R>
 struct RowTile {
-    const AttentionTask& task;
     const Scratch<Cache>& scratch;
     const KeyBlock& keys;
     int row;
     int dim;
+    KeyRange seen[R];
 
-    int position_of(int r) const { return task.position + (row + r) / task.heads; }
-
-    void score(Vec (&s)[R][kKeyGroups]) const {
-        for (int r = 0; r < R; ++r) {
-            for (int g = 0; g < kKeyGroups; ++g) s[r][g] = zero();
-        }
-        const auto* q = scratch.queries + static_cast<size_t>(row) * (dim / 2);
-        constexpr size_t kPair = kLanes * 2 * Cache::kValueBytes;
-        for (int d = 0; d < dim / 2; ++d) {
-            for (int g = 0; g < kKeyGroups; ++g) {
-                for (int r = 0; r < R; ++r) {
-                    s[r][g] = Cache::step(s[r][g], keys.groups[g] + d * kPair, q[r * (dim / 2) + d]);
-                }
-            }
-        }
+    RowTile(const Scratch<Cache>& scratch, const KeyBlock& keys, const Rows& rows, int row, int dim)
+        : scratch(scratch), keys(keys), row(row), dim(dim) {
+        for (int r = 0; r < R; ++r) seen[r] = rows.seen(row + r, keys.base);
     }
 
     void mask(Vec (&s)[R][kKeyGroups]) const {
         for (int r = 0; r < R; ++r) {
-            const int last = position_of(r) + 1 - keys.base;
-            const int first = task.window > 0 ? last - task.window : 0;
-            if (first <= 0 && last >= kKeyBlock) continue;
-            for (int g = 0; g < kKeyGroups; ++g) {
-                const int lane = g * kKeyGroup;
-                s[r][g] =
-                    where_between(clamp_lane(first - lane), clamp_lane(last - lane), s[r][g], set1(kMinusInfinity));
-            }
+            if (seen[r].is_whole()) continue;
+            for (int g = 0; g < kKeyGroups; ++g) s[r][g] = where_seen(seen[r], g, s[r][g], set1(kMinusInfinity));
         }
     }
 
@@ -173,10 +90,8 @@ struct RowTile {
             scratch.tops[row + r] = top;
         }
         for (int r = 0; r < R; ++r) {
-            for (int g = 0; g < kKeyGroups; ++g) {
-                s[r][g] = exp2(s[r][g] - set1(base[r]));
-                store_pairs(scratch.weights + r * (kKeyBlock / 2) + g * (kKeyGroup / 2), s[r][g]);
-            }
+            for (int g = 0; g < kKeyGroups; ++g) s[r][g] = exp2(s[r][g] - set1(base[r]));
+            Cache::store_weights(keys, dim, seen[r], s[r], scratch.weights + r);
             float* totals = scratch.totals + (row + r) * kLanes;
             store(totals, fma(load(totals), set1(fade[r]), (s[r][0] + s[r][1]) + (s[r][2] + s[r][3])));
         }
@@ -184,122 +99,209 @@ struct RowTile {
 
     template <int C>
     void add_values(int first_dim, const float (&fade)[R]) const {
-        constexpr size_t kPair = kLanes * 2 * Cache::kValueBytes;
-        const size_t row_bytes = static_cast<size_t>(dim) * 2 * Cache::kValueBytes;
-        const size_t values = kv_tile_bytes(dim, Cache::kValueBytes) + first_dim * 2 * Cache::kValueBytes;
-        const int limit = position_of(R - 1) + 1 - keys.base;
-        const int num_keys = limit < kKeyBlock ? limit : kKeyBlock;
         float* sums = scratch.sums + static_cast<size_t>(row) * dim + first_dim;
         Vec acc[R][C];
         for (int r = 0; r < R; ++r) {
             for (int c = 0; c < C; ++c) acc[r][c] = load(sums + r * dim + c * kLanes) * set1(fade[r]);
         }
-        int pair = 0;
-        for (; pair < num_keys / 2; ++pair) {
-            const uint8_t* v = keys.groups[pair / 8] + values + pair % 8 * row_bytes;
-            for (int r = 0; r < R; ++r) {
-                const auto x = scratch.weights[r * (kKeyBlock / 2) + pair];
-                for (int c = 0; c < C; ++c) acc[r][c] = Cache::step(acc[r][c], v + c * kPair, x);
-            }
-        }
-        if (num_keys % 2) {  // the partner of the last position may never have been written
-            const uint8_t* v = keys.groups[pair / 8] + values + pair % 8 * row_bytes;
-            for (int r = 0; r < R; ++r) {
-                const auto x = scratch.weights[r * (kKeyBlock / 2) + pair];
-                for (int c = 0; c < C; ++c) acc[r][c] = Cache::step_even(acc[r][c], v + c * kPair, x);
-            }
-        }
+        Cache::add_values(keys, scratch.weights, seen[R - 1].last, dim, first_dim, acc);
         for (int r = 0; r < R; ++r) {
             for (int c = 0; c < C; ++c) store(sums + r * dim + c * kLanes, acc[r][c]);
         }
     }
 
     void run() const {
-        if (position_of(R - 1) < keys.base) return;
+        if (seen[R - 1].last == 0) return;
         Vec s[R][kKeyGroups];
         float fade[R];
-        score(s);
+        Cache::score(keys, scratch.queries + row * Cache::query_bytes(dim), dim, s);
         mask(s);
         weigh(s, fade);
+        constexpr int kColumns = Cache::template columns<R>();
         int d = 0;
-        for (; d + 64 <= dim; d += 64) add_values<4>(d, fade);
+        for (; d + kColumns * kLanes <= dim; d += kColumns * kLanes) add_values<kColumns>(d, fade);
         for (; d < dim; d += kLanes) add_values<1>(d, fade);
     }
 };
 
 template <class Cache>
-void attend_rows(const AttentionTask& task, const Scratch<Cache>& scratch, const KeyBlock& keys, int row, int rows,
-                 int dim) {
-    switch (rows) {
-        case 1:
-            return RowTile<Cache, 1>{task, scratch, keys, row, dim}.run();
-        case 2:
-            return RowTile<Cache, 2>{task, scratch, keys, row, dim}.run();
-#if defined(__AVX512F__)
-        case 3:
-            return RowTile<Cache, 3>{task, scratch, keys, row, dim}.run();
-        case 4:
-            return RowTile<Cache, 4>{task, scratch, keys, row, dim}.run();
-        case 5:
-            return RowTile<Cache, 5>{task, scratch, keys, row, dim}.run();
-        default:
-            return RowTile<Cache, 6>{task, scratch, keys, row, dim}.run();
-#endif
-    }
-}
+class Attention {
+  public:
+    explicit Attention(const AttentionTask& task)
+        : task_(task), dim_(padded_head(task.head_dim)), scratch_(task.scratch, dim_) {}
 
-template <class Cache>
-void load_queries(const AttentionTask& task, const Scratch<Cache>& scratch, int dim) {
-    // exp2 instead of exp: its factor goes into the scale of the queries.
-    const Vec scale = set1(task.scale * kLog2e);
-    for (int row = 0; row < task.num_tokens * task.heads; ++row) {
-        const float* q = task.q + row / task.heads * task.q_stride + row % task.heads * task.head_dim;
-        auto* out = scratch.queries + static_cast<size_t>(row) * (dim / 2);
-        for (int d = 0; d < dim; d += kLanes) {
-            const int left = task.head_dim - d;
-            store_pairs(out + d / 2, (left >= kLanes ? load(q + d) : load_first(q + d, left)) * scale);
+    void run() {
+        const auto [first, last] = shared_blocks();
+        load_queries();
+        for (int n = 0; n < task_.num_sequences; ++n) walk(n, 0, first);
+        for (int index = first; index < last; ++index) visit(task_.sequences[0], all_rows(), index);
+        for (int n = 0; n < task_.num_sequences; ++n) walk(n, last, last_block(task_.sequences[n]) + 1);
+        flush();
+        store_result();
+    }
+
+  private:
+    // Key blocks [first, last).
+    struct Blocks {
+        int first, last;
+    };
+
+    // A key block that some rows are about to meet.
+    struct Visit {
+        KeyBlock keys;
+        Rows rows;
+    };
+
+    static int last_block(const AttentionSequence& sequence) {
+        return (sequence.position + sequence.num_tokens - 1) / kKeyBlock;
+    }
+
+    int first_block(const AttentionSequence& sequence) const {
+        const int first = task_.window > 0 ? sequence.position - task_.window + 1 : 0;
+        return (first > 0 ? first : 0) / kKeyBlock;
+    }
+
+    // The blocks that lie in the same memory for all sequences and that every row sees whole.
+    Blocks shared_blocks() const {
+        Blocks blocks{0, task_.shared_tokens / kKeyBlock};
+        for (int n = 0; n < task_.num_sequences; ++n) {
+            const AttentionSequence& sequence = task_.sequences[n];
+            const int last_first = sequence.position + sequence.num_tokens - task_.window;  // seen by the last row
+            const int whole = (sequence.position + 1) / kKeyBlock;
+            if (task_.window > 0 && last_first > blocks.first * kKeyBlock) {
+                blocks.first = (last_first + kKeyBlock - 1) / kKeyBlock;
+            }
+            if (whole < blocks.last) blocks.last = whole;
         }
-        for (int d = 0; d < dim; d += kLanes) store(scratch.sums + static_cast<size_t>(row) * dim + d, zero());
-        scratch.tops[row] = kMinusInfinity;
-        store(scratch.totals + row * kLanes, zero());
+        return blocks.first < blocks.last ? blocks : Blocks{0, 0};
     }
-}
 
-template <class Cache>
-void store_result(const AttentionTask& task, const Scratch<Cache>& scratch, int dim) {
-    for (int row = 0; row < task.num_tokens * task.heads; ++row) {
-        float* out = task.out + row / task.heads * task.out_stride + row % task.heads * task.head_dim;
-        const float* sums = scratch.sums + static_cast<size_t>(row) * dim;
-        const Vec total = set1(sum(load(scratch.totals + row * kLanes)));
-        for (int d = 0; d < task.head_dim; d += kLanes) {
-            const int left = task.head_dim - d;
+    int num_rows(int n) const { return task_.sequences[n].num_tokens * task_.heads; }
+
+    Rows rows_of(int n) const {
+        int first = 0;
+        for (int i = 0; i < n; ++i) first += num_rows(i);
+        return {first, num_rows(n), task_.sequences[n].position, task_.heads, task_.window, false};
+    }
+
+    Rows all_rows() const {
+        const Rows last = rows_of(task_.num_sequences - 1);
+        return {0, last.first + last.count, 0, task_.heads, 0, true};
+    }
+
+    // Blocks [first, last) of one sequence, from the first that it sees.
+    void walk(int n, int first, int last) {
+        const AttentionSequence& sequence = task_.sequences[n];
+        const Rows rows = rows_of(n);
+        const int seen = first_block(sequence);
+        for (int index = first > seen ? first : seen; index < last; ++index) visit(sequence, rows, index);
+    }
+
+    // Computes the visit before this one, now that it is known what to fetch meanwhile.
+    void visit(const AttentionSequence& sequence, const Rows& rows, int index) {
+        Visit visit{{{}, {}, index * kKeyBlock}, rows};
+        const int last_position = sequence.position + sequence.num_tokens - 1;
+        for (int g = 0; g < kKeyGroups; ++g) {
+            // Groups past the end are masked; they are read from the first one, which exists.
+            const bool exists = visit.keys.base + g * kKeyGroup <= last_position;
+            visit.keys.groups[g] = group_of(sequence, index * kKeyGroups + (exists ? g : 0));
+        }
+        if (has_pending_) attend(pending_, visit.keys);
+        pending_ = visit;
+        has_pending_ = true;
+    }
+
+    void flush() { attend(pending_, pending_.keys); }
+
+    const uint8_t* group_of(const AttentionSequence& sequence, int group) const {
+        return task_.pool + sequence.blocks[group / task_.block_groups] * task_.block_stride +
+               group % task_.block_groups * task_.group_stride;
+    }
+
+    void attend(Visit& visit, const KeyBlock& next) const {
+        for (int g = 0; g < kKeyGroups; ++g) visit.keys.next[g] = next.groups[g];
+        const Rows& rows = visit.rows;
+        const int end = rows.first + rows.count;
+        for (int row = rows.first; row < end; row += kAttendRows) {
+            attend_rows(visit, row, end - row < kAttendRows ? end - row : kAttendRows);
+        }
+    }
+
+    void attend_rows(const Visit& visit, int row, int count) const {
+        switch (count) {
+            case 1:
+                return RowTile<Cache, 1>(scratch_, visit.keys, visit.rows, row, dim_).run();
+            case 2:
+                return RowTile<Cache, 2>(scratch_, visit.keys, visit.rows, row, dim_).run();
+#if defined(__AVX512F__)
+            case 3:
+                return RowTile<Cache, 3>(scratch_, visit.keys, visit.rows, row, dim_).run();
+            case 4:
+                return RowTile<Cache, 4>(scratch_, visit.keys, visit.rows, row, dim_).run();
+            case 5:
+                return RowTile<Cache, 5>(scratch_, visit.keys, visit.rows, row, dim_).run();
+            default:
+                return RowTile<Cache, 6>(scratch_, visit.keys, visit.rows, row, dim_).run();
+#endif
+        }
+    }
+
+    void load_queries() const {
+        // exp2 instead of exp: its factor goes into the scale of the queries.
+        const float scale = task_.scale * kLog2e;
+        for (int n = 0; n < task_.num_sequences; ++n) {
+            const float* q = task_.sequences[n].q;
+            const Rows rows = rows_of(n);
+            for (int r = 0; r < rows.count; ++r) {
+                const int row = rows.first + r;
+                Cache::store_query(q + r / task_.heads * task_.q_stride + r % task_.heads * task_.head_dim,
+                                   task_.head_dim, scale, scratch_.queries + row * Cache::query_bytes(dim_));
+                float* sums = scratch_.sums + static_cast<size_t>(row) * dim_;
+                for (int d = 0; d < dim_; d += kLanes) store(sums + d, zero());
+                scratch_.tops[row] = kMinusInfinity;
+                store(scratch_.totals + row * kLanes, zero());
+            }
+        }
+    }
+
+    void store_result() const {
+        for (int n = 0; n < task_.num_sequences; ++n) {
+            const Rows rows = rows_of(n);
+            for (int r = 0; r < rows.count; ++r) {
+                float* out =
+                    task_.sequences[n].out + r / task_.heads * task_.out_stride + r % task_.heads * task_.head_dim;
+                store_row(rows.first + r, out);
+            }
+        }
+    }
+
+    void store_row(int row, float* out) const {
+        const float* sums = scratch_.sums + static_cast<size_t>(row) * dim_;
+        const Vec total = set1(sum(load(scratch_.totals + row * kLanes)));
+        for (int d = 0; d < task_.head_dim; d += kLanes) {
+            const int left = task_.head_dim - d;
             store_first(out + d, load(sums + d) / total, left < kLanes ? left : kLanes);
         }
     }
-}
 
-template <class Cache>
-void attend(const AttentionTask& task) {
-    const int dim = padded_head(task.head_dim);
-    const Scratch<Cache> scratch(task.scratch, dim);
-    load_queries(task, scratch, dim);
-    const int rows = task.num_tokens * task.heads;
-    const int last_position = task.position + task.num_tokens - 1;
-    const int first_position = task.window > 0 ? task.position - task.window + 1 : 0;
-    for (int index = (first_position > 0 ? first_position : 0) / kKeyBlock; index <= last_position / kKeyBlock;
-         ++index) {
-        const KeyBlock keys(task, index, last_position);
-        for (int row = 0; row < rows; row += kAttendRows) {
-            attend_rows(task, scratch, keys, row, rows - row < kAttendRows ? rows - row : kAttendRows, dim);
-        }
-    }
-    store_result(task, scratch, dim);
-}
+    const AttentionTask& task_;
+    const int dim_;
+    const Scratch<Cache> scratch_;
+    Visit pending_{};
+    bool has_pending_ = false;
+};
 
 }  // namespace
 
-void attention_bf16(const AttentionTask& task) { attend<HalfCache>(task); }
-
-void attention_f32(const AttentionTask& task) { attend<FloatCache>(task); }
+void attention(const AttentionTask& task) {
+    switch (task.format) {
+        case KvFormat::kF32:
+            return Attention<PairCache<FloatPairs>>(task).run();
+        case KvFormat::kBf16:
+            return Attention<PairCache<HalfPairs>>(task).run();
+        case KvFormat::kInt8:
+            return Attention<CodeCache>(task).run();
+    }
+}
 
 }  // namespace tailrace::TAILRACE_ISA

@@ -14,10 +14,8 @@ void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int nu
 void gemm_float(Format format, const float* x, size_t stride, int inputs, int first_row, int num_rows,
                 const Tile* tiles, int num_tiles, const GemmOutput& out);
 void rotate(const RotaryHead& head, float* out);
-void store_kv_bf16(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
-void store_kv_f32(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
-void attention_bf16(const AttentionTask& task);
-void attention_f32(const AttentionTask& task);
+void store_kv(KvFormat format, const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
+void attention(const AttentionTask& task);
 int arg_max(const float* x, int n);
 int top(const float* x, int n, int count, int32_t* ids);
 int collect(const float* x, int n, float least, float below, int32_t* ids);

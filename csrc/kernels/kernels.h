@@ -41,23 +41,31 @@ struct GemmOutput {
     size_t residual_stride;
 };
 
-struct AttentionTask {
-    const float* q;   // head 0 of this KV head's group, first token
-    size_t q_stride;  // floats from token to token
-    float* out;       // like q
-    size_t out_stride;
+// Neighbouring tokens of one sequence, with the query heads that read one KV head.
+struct AttentionSequence {
+    const float* q;  // the first of these heads, first token
+    float* out;      // like q
     int num_tokens;
+    int position;           // of the first token
+    const int32_t* blocks;  // block table
+};
+
+struct AttentionTask {
+    KvFormat format;
+    const AttentionSequence* sequences;  // kAttentionRows rows (tokens x heads) together at most
+    int num_sequences;
+    int shared_tokens;  // at the start of all sequences, which lie in the same blocks; whatever it is for one sequence
+    size_t q_stride;    // floats from token to token
+    size_t out_stride;
     int heads;  // query heads that read this KV head
     int head_dim;
-    int position;  // of the first token
-    int window;    // positions a token sees, its own included; 0: all
+    int window;  // positions a token sees, its own included; 0: all
     float scale;
-    const uint8_t* pool;    // at the keys of this head, in block 0, first 16 positions
-    size_t block_stride;    // bytes from block to block
-    size_t group_stride;    // bytes from 16 positions to the next, inside a block
-    int block_groups;       // block_tokens / 16
-    const int32_t* blocks;  // block table of the sequence
-    void* scratch;          // attention_scratch_bytes
+    const uint8_t* pool;  // at the keys of this head, in block 0, first 16 positions
+    size_t block_stride;  // bytes from block to block
+    size_t group_stride;  // bytes from 16 positions to the next, inside a block
+    int block_groups;     // block_tokens / 16
+    void* scratch;        // attention_scratch_bytes
 };
 
 struct RotaryHead {
@@ -71,10 +79,13 @@ struct RotaryHead {
     bool interleaved;
 };
 
-constexpr int kAttentionRows = 64;  // query rows (tokens x heads) of a task at most
+constexpr int kKeyBlock = 64;                   // positions whose keys a query row meets at once
+constexpr int kAttentionRows = 64;              // query rows of a task at most
+constexpr size_t kAttentionWeightBytes = 1536;  // of the rows that meet a key block together
+
 constexpr size_t attention_scratch_bytes(int head_dim) {
-    // Queries and sums of each row, its largest score and sixteen partial totals; the weights of some rows.
-    return kAttentionRows * (padded_head(head_dim) * 8 + 4 + 64) + 8 * 64 * 8;
+    // Of each row: its query and its sums, its largest score and sixteen partial totals.
+    return kAttentionRows * (padded_head(head_dim) * 8 + 4 + 64) + kAttentionWeightBytes;
 }
 
 struct Kernels {
@@ -95,10 +106,8 @@ struct Kernels {
 
     void (*rotate)(const RotaryHead& head, float* out);
     // Put one position's key and value [head_dim] into their tiles; `lane` is the position modulo 16.
-    void (*store_kv_bf16)(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
-    void (*store_kv_f32)(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
-    void (*attention_bf16)(const AttentionTask& task);
-    void (*attention_f32)(const AttentionTask& task);
+    void (*store_kv)(KvFormat format, const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
+    void (*attention)(const AttentionTask& task);
 
     int (*arg_max)(const float* x, int n);                       // the lowest index among equals
     int (*top)(const float* x, int n, int count, int32_t* ids);  // the `count` largest, the lower index among equals

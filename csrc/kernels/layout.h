@@ -58,17 +58,35 @@ constexpr size_t tile_bytes(Format format, size_t inputs) {
     }
 }
 
-// Keys and values of one KV head for 16 positions, as one tile each:
+// How keys and values are kept.
+enum class KvFormat : int32_t { kF32, kBf16, kInt8 };
+
+// Keys and values of one KV head for 16 positions, one after the other:
 //
-//     keys    [D/2][16 positions][2]     a dot over dimensions, sixteen positions side by side
-//     values  [8][D][2 positions]        a sum over positions, sixteen dimensions side by side
+//     bf16  keys    [D/2][16 positions][2]     a dot over dimensions, sixteen positions side by side
+//           values  [8][D][2 positions]        a sum over positions, sixteen dimensions side by side
+//     f32   the same with each pair split into two vectors [..][2][16]
+//     int8  keys    codes [D/4][16 positions][4], scales [16 positions] in float32
+//           values  codes [4][D][4 positions], scales [16 positions] in float32
+//           value = scale * code, stored as code + 128; keys are mixed first (kernels/head.h)
 //
-// in bfloat16, or the same with the pair split into two float32 vectors [..][2][16]. D is head_dim rounded up to 16.
+// D is head_dim rounded up to 16. Keys and values are equally long and begin on multiples of 64 bytes.
 // A block holds all caches: for each cache, [KV heads][block_tokens/16][keys, values].
 constexpr int padded_head(int head_dim) { return (head_dim + 15) / 16 * 16; }
 
-constexpr size_t kv_tile_bytes(int head_dim, size_t value_bytes) {
-    return padded_head(head_dim) * kKeyGroup * value_bytes;
+constexpr int kMaxHeadDim = 1024;
+
+// Of one KV head's keys, or values, for 16 positions.
+constexpr size_t kv_tile_bytes(KvFormat format, int head_dim) {
+    const size_t values = static_cast<size_t>(padded_head(head_dim)) * kKeyGroup;
+    switch (format) {
+        case KvFormat::kF32:
+            return values * 4;
+        case KvFormat::kBf16:
+            return values * 2;
+        default:
+            return values + kKeyGroup * sizeof(float);
+    }
 }
 
 }  // namespace tailrace

@@ -1,5 +1,6 @@
 // Rotary positions, per-head norm, and the store into the KV tiles (see layout.h).
 #include "kernels/functions.h"
+#include "kernels/head.h"
 #include "simd/vec.h"
 
 namespace tailrace::TAILRACE_ISA {
@@ -22,9 +23,11 @@ void rotate(const RotaryHead& head, float* out) {
     for (int i = head.rotary_dim; i < head.head_dim; ++i) out[i] = x[i];
 }
 
-void store_kv_bf16(const float* key, const float* value, int head_dim, int lane, uint8_t* tile) {
+namespace {
+
+void store_bf16_pairs(const float* key, const float* value, int head_dim, int lane, uint8_t* tile) {
     auto* keys = reinterpret_cast<uint16_t*>(tile);
-    auto* values = reinterpret_cast<uint16_t*>(tile + kv_tile_bytes(head_dim, 2));
+    auto* values = reinterpret_cast<uint16_t*>(tile + kv_tile_bytes(KvFormat::kBf16, head_dim));
     const int dim = padded_head(head_dim);
     for (int d = 0; d < head_dim; ++d) {
         keys[(d / 2 * kKeyGroup + lane) * 2 + d % 2] = float_to_bf16(key[d]);
@@ -32,13 +35,60 @@ void store_kv_bf16(const float* key, const float* value, int head_dim, int lane,
     }
 }
 
-void store_kv_f32(const float* key, const float* value, int head_dim, int lane, uint8_t* tile) {
+void store_float_pairs(const float* key, const float* value, int head_dim, int lane, uint8_t* tile) {
     auto* keys = reinterpret_cast<float*>(tile);
-    auto* values = reinterpret_cast<float*>(tile + kv_tile_bytes(head_dim, 4));
+    auto* values = reinterpret_cast<float*>(tile + kv_tile_bytes(KvFormat::kF32, head_dim));
     const int dim = padded_head(head_dim);
     for (int d = 0; d < head_dim; ++d) {
         keys[d * kKeyGroup + lane] = key[d];
         values[((lane / 2 * (dim / kLanes) + d / kLanes) * 2 + lane % 2) * kLanes + d % kLanes] = value[d];
+    }
+}
+
+// Sixteen values as they are stored.
+void encode(const float* x, float scale, uint8_t* codes) {
+    const Vec steps = set1(scale > 1e-30f ? 1.0f / scale : 0.0f);
+    store_int8(reinterpret_cast<int8_t*>(codes), max(nearest(load(x) * steps), set1(int32_t{-127})));
+    for (int i = 0; i < kLanes; ++i) codes[i] ^= 0x80;
+}
+
+void store_key_codes(const float* key, int head_dim, int lane, uint8_t* tile) {
+    const int dim = padded_head(head_dim);
+    float mixed[kMaxHeadDim];
+    mix(key, head_dim, mixed);
+    const float scale = largest_of(mixed, dim) / 127.0f;
+    reinterpret_cast<float*>(tile + dim * kKeyGroup)[lane] = scale;
+    for (int d = 0; d < dim; d += kLanes) {
+        uint8_t codes[kLanes];
+        encode(mixed + d, scale, codes);
+        for (int i = 0; i < kLanes; i += 4) std::memcpy(tile + ((d + i) / 4 * kKeyGroup + lane) * 4, codes + i, 4);
+    }
+}
+
+void store_value_codes(const float* value, int head_dim, int lane, uint8_t* tile) {
+    const int dim = padded_head(head_dim);
+    float padded[kMaxHeadDim];
+    for (int d = 0; d < dim; d += kLanes) store(padded + d, load_head(value, d, head_dim));
+    const float scale = largest_of(padded, dim) / 127.0f;
+    reinterpret_cast<float*>(tile + dim * kKeyGroup)[lane] = scale;
+    for (int d = 0; d < dim; d += kLanes) {
+        uint8_t codes[kLanes];
+        encode(padded + d, scale, codes);
+        for (int i = 0; i < kLanes; ++i) tile[(lane / 4 * dim + d + i) * 4 + lane % 4] = codes[i];
+    }
+}
+
+}  // namespace
+
+void store_kv(KvFormat format, const float* key, const float* value, int head_dim, int lane, uint8_t* tile) {
+    switch (format) {
+        case KvFormat::kF32:
+            return store_float_pairs(key, value, head_dim, lane, tile);
+        case KvFormat::kBf16:
+            return store_bf16_pairs(key, value, head_dim, lane, tile);
+        case KvFormat::kInt8:
+            store_key_codes(key, head_dim, lane, tile);
+            return store_value_codes(value, head_dim, lane, tile + kv_tile_bytes(format, head_dim));
     }
 }
 

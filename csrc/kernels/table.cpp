@@ -6,9 +6,8 @@ namespace tailrace::TAILRACE_ISA {
 
 extern const Kernels kernels;
 const Kernels kernels = {
-    embed,         rms_norm,     swiglu,         quantize,      gemm_quantized, gemm_float, rotate,
-    store_kv_bf16, store_kv_f32, attention_bf16, attention_f32, arg_max,        top,        collect,
-    sum_at_least,  sum_exp,      exp_scaled,     read_floats,   dot_codes,
+    embed,   rms_norm, swiglu,  quantize,     gemm_quantized, gemm_float, rotate,      store_kv,  attention,
+    arg_max, top,      collect, sum_at_least, sum_exp,        exp_scaled, read_floats, dot_codes,
 };
 
 }  // namespace tailrace::TAILRACE_ISA

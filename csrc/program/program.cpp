@@ -37,23 +37,37 @@ class Busy {
     std::atomic<bool>& flag_;
 };
 
+int fewest_kv_heads(const std::vector<CacheShape>& caches) {
+    int fewest = caches.empty() ? 1 : caches.front().num_kv_heads;
+    for (const CacheShape& shape : caches) fewest = std::min(fewest, shape.num_kv_heads);
+    return std::max(fewest, 1);
+}
+
 bool is_within(int value, int bound) { return value >= 0 && value < bound; }
 
 }  // namespace
 
 Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& limits,
-                 const std::vector<CacheShape>& caches, bool is_half_cache, size_t activation_bytes,
+                 const std::vector<CacheShape>& caches, KvFormat kv_format, size_t activation_bytes,
                  size_t private_bytes)
-    : weights_(std::move(weights)), kernels_(kernels_for(isa)), limits_(limits), activations_(activation_bytes) {
+    : weights_(std::move(weights)),
+      kernels_(kernels_for(isa)),
+      limits_(limits),
+      activations_(activation_bytes),
+      queries_(limits, fewest_kv_heads(caches)) {
     require(limits.block_tokens > 0 && limits.block_tokens % kKeyGroup == 0,
             "block_tokens must be a multiple of 16, not " + std::to_string(limits.block_tokens));
     require(limits.num_threads > 0, "a program needs at least one thread");
     const int groups = limits.block_tokens / kKeyGroup;
     size_t scratch = kScratchFloats * sizeof(float);
     for (const CacheShape& shape : caches) {
-        const size_t tile_bytes = 2 * kv_tile_bytes(shape.head_dim, is_half_cache ? 2 : 4);
+        require(shape.head_dim > 0 && shape.head_dim <= kMaxHeadDim, [&] {
+            return "heads of " + std::to_string(shape.head_dim) + " dimensions: 1 to " + std::to_string(kMaxHeadDim) +
+                   " are supported";
+        });
+        const size_t tile_bytes = 2 * kv_tile_bytes(kv_format, shape.head_dim);
         caches_.push_back(
-            {nullptr, 0, tile_bytes, tile_bytes * groups, groups, shape.num_kv_heads, shape.head_dim, is_half_cache});
+            {nullptr, 0, tile_bytes, tile_bytes * groups, groups, shape.num_kv_heads, shape.head_dim, kv_format});
         scratch = std::max(scratch, attention_scratch_bytes(shape.head_dim));
         block_bytes_ += tile_bytes * groups * shape.num_kv_heads;
     }
@@ -70,7 +84,6 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
         copies_.emplace_back(private_bytes);
     }
     row_sequences_.resize(limits.max_tokens);
-    query_tiles_.reserve(limits.max_tokens);
 }
 
 void Program::finish(const FloatBuffer& logits, int num_embeddings) {
@@ -89,7 +102,7 @@ void Program::limit_heads(int heads_per_kv_head) {
     require(heads_per_kv_head <= kAttentionRows, std::to_string(heads_per_kv_head) +
                                                      " query heads read one KV head: more than " +
                                                      std::to_string(kAttentionRows) + " are not supported");
-    tile_tokens_ = std::min(tile_tokens_, kAttentionRows / heads_per_kv_head);
+    queries_.limit_tokens(kAttentionRows / heads_per_kv_head);
 }
 
 void Program::run(const Step& step, const Sampling* sampling, const Samples& samples) {
@@ -140,7 +153,8 @@ StepView Program::view() const {
     return {limits_,
             *step_,
             row_sequences_.data(),
-            query_tiles_,
+            queries_.tiles(),
+            queries_.groups(),
             activations_.data(),
             is_decode_,
             is_best_only_ ? bests_.get() : nullptr};
@@ -171,16 +185,13 @@ void Program::run(int thread, int stage, int piece) {
 }
 
 void Program::lay_out(const Step& step) {
-    query_tiles_.clear();
     is_decode_ = true;
     for (int sequence = 0; sequence < step.num_sequences; ++sequence) {
         const int first = step.row_starts[sequence], last = step.row_starts[sequence + 1];
         is_decode_ = is_decode_ && last - first <= 1;
-        for (int row = first; row < last; row += tile_tokens_) {
-            query_tiles_.push_back({sequence, row, std::min(tile_tokens_, last - row)});
-        }
         std::fill(row_sequences_.begin() + first, row_sequences_.begin() + last, sequence);
     }
+    queries_.build(step);
 }
 
 void Program::check(const Step& step) const {

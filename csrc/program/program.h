@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "program/memory.h"
+#include "program/queries.h"
 #include "program/sampler.h"
 #include "program/stage.h"
 #include "simd/isa.h"
@@ -23,7 +24,7 @@ class Program final : private Work {
   public:
     // Throws std::invalid_argument for shapes the kernels do not take, std::bad_alloc without memory.
     Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& limits,
-            const std::vector<CacheShape>& caches, bool is_half_cache, size_t activation_bytes, size_t private_bytes);
+            const std::vector<CacheShape>& caches, KvFormat kv_format, size_t activation_bytes, size_t private_bytes);
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
 
@@ -45,6 +46,8 @@ class Program final : private Work {
     void run(const Step& step, const Sampling* sampling, const Samples& samples);
     // As run without sampling; what each stage took, in seconds.
     std::vector<double> profile(const Step& step);
+    // Tokens of the last step's contexts that attention read once for several sequences, not counting that once.
+    int64_t shared_reads() const { return queries_.saved_tokens(); }
     const float* logits() const { return reinterpret_cast<const float*>(activations_.data() + logits_.offset); }
 
     void copy_block(int source, int target, int num_tokens);
@@ -67,7 +70,6 @@ class Program final : private Work {
     const Limits limits_;
     std::vector<CacheView> caches_;
     size_t block_bytes_ = 0;
-    int tile_tokens_ = kAttentionRows;
     Memory pool_;
     Memory activations_;
     std::vector<Memory> copies_;
@@ -79,7 +81,7 @@ class Program final : private Work {
     std::vector<Sampler> samplers_;
     std::unique_ptr<std::atomic<Candidate>[]> bests_;  // [max_samples]
     std::vector<int32_t> row_sequences_;
-    std::vector<QueryTile> query_tiles_;
+    QueryPlan queries_;
     bool is_decode_ = false;
     std::atomic<bool> is_busy_{false};
 

@@ -319,30 +319,41 @@ void RopeStage::run_heads(const Worker& worker, int row, int kv_head) const {
     worker.kernels.rotate(head, worker.scratch);
     const int position = worker.position_of(row);
     uint8_t* tile = tile_of(cache, worker.blocks_of(worker.row_sequences[row]), position, kv_head);
-    const auto store_kv = cache.is_half ? worker.kernels.store_kv_bf16 : worker.kernels.store_kv_f32;
-    store_kv(worker.scratch, source + (num_heads + kv_heads + kv_head) * dim, dim, position % kKeyGroup, tile);
+    worker.kernels.store_kv(cache.format, worker.scratch, source + (num_heads + kv_heads + kv_head) * dim, dim,
+                            position % kKeyGroup, tile);
 }
 
 int AttentionStage::num_pieces(const StepView& step) const {
-    return static_cast<int>(step.query_tiles.size()) * cache.num_kv_heads;
+    return static_cast<int>(step.query_groups.size()) * cache.num_kv_heads;
 }
 
 void AttentionStage::run(const Worker& worker, int piece) const {
-    const int dim = cache.head_dim, kv_heads = cache.num_kv_heads, group = num_heads / kv_heads;
-    const auto attend = cache.is_half ? worker.kernels.attention_bf16 : worker.kernels.attention_f32;
+    const int dim = cache.head_dim, kv_heads = cache.num_kv_heads, heads = num_heads / kv_heads;
     // The last tile of a prompt sees most: begin with the longest work.
-    const QueryTile& tile = worker.query_tiles[(num_pieces(worker) - 1 - piece) / kv_heads];
-    const int kv_head = piece % kv_heads, column = kv_head * group * dim;
-    if (rope && rope->is_left_to_attention(worker)) rope->run_heads(worker, tile.first_row, kv_head);
-    attend({row_of(worker, q, tile.first_row) + column, static_cast<size_t>(q.cols),
-            row_of(worker, out, tile.first_row) + column, static_cast<size_t>(out.cols), tile.num_tokens, group, dim,
-            worker.position_of(tile.first_row), window, scale, cache.pool + kv_head * cache.head_stride,
-            cache.block_stride, cache.group_stride, cache.block_groups, worker.blocks_of(tile.sequence),
-            worker.scratch});
+    const QueryGroup& group = worker.query_groups[(num_pieces(worker) - 1 - piece) / kv_heads];
+    const int kv_head = piece % kv_heads, column = kv_head * heads * dim;
+    AttentionSequence sequences[kAttentionRows];
+    for (int i = 0; i < group.num_tiles; ++i) {
+        const QueryTile& tile = worker.query_tiles[group.first_tile + i];
+        if (rope && rope->is_left_to_attention(worker)) rope->run_heads(worker, tile.first_row, kv_head);
+        sequences[i] = {row_of(worker, q, tile.first_row) + column, row_of(worker, out, tile.first_row) + column,
+                        tile.num_tokens, worker.position_of(tile.first_row), worker.blocks_of(tile.sequence)};
+    }
+    worker.kernels.attention({cache.format, sequences, group.num_tiles, group.shared_tokens,
+                              static_cast<size_t>(q.cols), static_cast<size_t>(out.cols), heads, dim, window, scale,
+                              cache.pool + kv_head * cache.head_stride, cache.block_stride, cache.group_stride,
+                              cache.block_groups, worker.scratch});
     if (!quantized) return;
+    for (int i = 0; i < group.num_tiles; ++i) {
+        quantize_heads(worker, worker.query_tiles[group.first_tile + i], column, heads * dim);
+    }
+}
+
+void AttentionStage::quantize_heads(const Worker& worker, const QueryTile& tile, int column, int cols) const {
+    const QuantizedRows rows = rows_of(worker, *quantized, worker.step.num_tokens);
     for (int row = tile.first_row; row < tile.first_row + tile.num_tokens; ++row) {
-        worker.kernels.quantize(row_of(worker, out, row) + column, rows_of(worker, *quantized, worker.step.num_tokens),
-                                row, column / kGroup, group * dim / kGroup, kFineShareOfAttention);
+        worker.kernels.quantize(row_of(worker, out, row) + column, rows, row, column / kGroup, cols / kGroup,
+                                kFineShareOfAttention);
     }
 }
 

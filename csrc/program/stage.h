@@ -26,7 +26,7 @@ struct CacheView {
     int block_groups;
     int num_kv_heads;
     int head_dim;
-    bool is_half;
+    KvFormat format;
 };
 
 // A step, laid out for the stages.
@@ -35,6 +35,7 @@ struct StepView {
     const Step& step;
     const int32_t* row_sequences;  // [num_tokens]
     const std::vector<QueryTile>& query_tiles;
+    const std::vector<QueryGroup>& query_groups;
     uint8_t* activations;
     bool is_decode;                 // each sequence computes one token at most
     std::atomic<Candidate>* bests;  // [num_samples], where the head is to pick the best tokens itself; else null
@@ -231,6 +232,9 @@ struct AttentionStage final : Stage {
 
     int num_pieces(const StepView& step) const override;
     void run(const Worker& worker, int piece) const override;
+
+  private:
+    void quantize_heads(const Worker& worker, const QueryTile& tile, int column, int cols) const;
 };
 
 struct GatherStage final : Stage {

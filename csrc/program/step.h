@@ -27,11 +27,19 @@ struct Step {
     int num_samples;
 };
 
-// Neighbouring tokens of one sequence: the unit in which attention is shared out.
+// Neighbouring tokens of one sequence.
 struct QueryTile {
     int sequence;
     int first_row;
     int num_tokens;
+};
+
+// Neighbouring tiles whose sequences begin with the same `shared_tokens` tokens in the same blocks: the unit in which
+// attention is shared out.
+struct QueryGroup {
+    int first_tile;
+    int num_tiles;
+    int shared_tokens;  // 0: none
 };
 
 }  // namespace tailrace

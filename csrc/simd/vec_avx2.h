@@ -55,6 +55,14 @@ TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) 
             _mm256_blendv_ps(outside.b, inside.b, _mm256_castsi256_ps(high))};
 }
 
+template <int kDistance>
+TAILRACE_INLINE Vec swap_lanes(Vec x) {
+    if constexpr (kDistance == 8) return {x.b, x.a};
+    if constexpr (kDistance == 4) return {_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
+    constexpr int kOrder = kDistance == 2 ? 0x4e : 0xb1;
+    return {_mm256_permute_ps(x.a, kOrder), _mm256_permute_ps(x.b, kOrder)};
+}
+
 TAILRACE_INLINE uint32_t at_least(Vec x, Vec y) {
     const int low = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ));
     const int high = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ));

@@ -38,6 +38,14 @@ TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) 
     return {_mm512_mask_blend_ps(mask, outside.v, inside.v)};
 }
 
+// Lane i takes what lane i ^ kDistance has.
+template <int kDistance>
+TAILRACE_INLINE Vec swap_lanes(Vec a) {
+    if constexpr (kDistance == 8) return {_mm512_shuffle_f32x4(a.v, a.v, 0x4e)};
+    if constexpr (kDistance == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xb1)};
+    return {_mm512_permute_ps(a.v, kDistance == 2 ? 0x4e : 0xb1)};
+}
+
 // Bit i: whether lane i of a is at least that of b.
 TAILRACE_INLINE uint32_t at_least(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ); }
 

@@ -60,6 +60,17 @@ TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) 
     TAILRACE_PARTS(Vec, vbslq_f32(vbicq_u32(lanes_below(last, i), lanes_below(first, i)), inside.v[i], outside.v[i]));
 }
 
+template <int kDistance>
+TAILRACE_INLINE Vec swap_lanes(Vec a) {
+    if constexpr (kDistance >= kPartLanes) {
+        TAILRACE_PARTS(Vec, a.v[i ^ (kDistance / kPartLanes)]);
+    } else if constexpr (kDistance == 2) {
+        TAILRACE_PARTS(Vec, vextq_f32(a.v[i], a.v[i], 2));
+    } else {
+        TAILRACE_PARTS(Vec, vrev64q_f32(a.v[i]));
+    }
+}
+
 TAILRACE_INLINE uint32_t at_least(Vec a, Vec b) {
     constexpr uint32_t kBits[] = {1, 2, 4, 8};
     uint32_t bits = 0;

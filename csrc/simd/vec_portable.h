@@ -37,6 +37,11 @@ TAILRACE_INLINE Vec where_between(int first, int last, Vec inside, Vec outside) 
     TAILRACE_LANES(Vec, i >= first && i < last ? inside.v[i] : outside.v[i]);
 }
 
+template <int kDistance>
+TAILRACE_INLINE Vec swap_lanes(Vec a) {
+    TAILRACE_LANES(Vec, a.v[i ^ kDistance]);
+}
+
 TAILRACE_INLINE uint32_t at_least(Vec a, Vec b) {
     uint32_t bits = 0;
     for (int i = 0; i < kLanes; ++i) bits |= static_cast<uint32_t>(a.v[i] >= b.v[i]) << i;

@@ -22,7 +22,7 @@ from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Executable, Limits, Program
+from tailrace.ops.api import Executable, Limits
 from tailrace.ops.load import load_backend
 from tailrace.records import RecordSink
 from tailrace.runtime.runner import Runner
@@ -40,7 +40,6 @@ from tailrace.weights.load import open_checkpoint
 
 __all__ = ["LoadedModel", "build_engine", "build_service", "load_model", "model_card", "serve", "start_engine"]
 
-_KV_VALUE_BYTES = 2  # what the pool is sized for: back ends keep KV in 16 bit
 _KV_SHARE_OF_MEMORY = 0.25
 
 
@@ -57,12 +56,12 @@ class LoadedModel:
 def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgress | None = None) -> LoadedModel:
     """Record the model, settle the bounds, move the weights. Takes seconds for large models; `progress` follows."""
     program = build_program(checkpoint.config)
-    limits = _limits(checkpoint, program, config)
-    backend = load_backend(config.backend)
+    backend = load_backend(config.backend, config.kv_format)
+    limits = _limits(checkpoint, backend.kv_bytes_per_block(program, config.block_tokens), config)
     tensors = checkpoint.tensors if progress is None else CountedTensors(checkpoint.tensors, progress)
     executable = backend.load(program, tensors, limits)
     checkpoint.release_pages()
-    return LoadedModel(checkpoint, executable, limits, kv_format=backend.name)
+    return LoadedModel(checkpoint, executable, limits, kv_format=f"{backend.name} {backend.kv_format}")
 
 
 def start_engine(
@@ -186,11 +185,10 @@ class _Server:
         self._stop.set()
 
 
-def _limits(checkpoint: Checkpoint, program: Program, config: EngineConfig) -> Limits:
+def _limits(checkpoint: Checkpoint, block_bytes: int, config: EngineConfig) -> Limits:
     max_model_tokens = min(
         config.max_model_tokens or checkpoint.config.max_model_tokens, checkpoint.config.max_model_tokens
     )
-    block_bytes = program.kv_values_per_token * config.block_tokens * _KV_VALUE_BYTES
     blocks_wanted = config.max_running * -(-max_model_tokens // config.block_tokens)
     memory_bytes = config.kv_memory_bytes or int(_available_bytes() * _KV_SHARE_OF_MEMORY)
     num_blocks = min(blocks_wanted, memory_bytes // block_bytes)

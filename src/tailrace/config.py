@@ -22,6 +22,7 @@ class EngineConfig:
     num_threads: int | None = None
     block_tokens: int = 16
     kv_memory_bytes: int | None = None
+    kv_format: Literal["bf16", "int8", "f32"] | None = None  # how keys and values are kept
     budget_tokens: int = 512  # tokens one step may compute
     chunk_tokens: int = 64  # of these, prompt tokens beside running streams
     max_running: int = 64

@@ -1,9 +1,10 @@
 """What every back end must do: compute what the reference computes, and give a row the same bits in any company."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from tailrace.errors import CheckpointError, EngineError
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Backend, Executable, Limits
-from tailrace.ops.cpu import CpuBackend, supported_isas
+from tailrace.ops.api import Backend, Executable, KvFormat, Limits
+from tailrace.ops.cpu import CpuBackend, CpuExecutable, supported_isas
 from tailrace.ops.packed import PackedTensor, from_float32, quantize_int4, quantize_int8
 from tailrace.ops.reference import ReferenceBackend
-from tests.support.steps import Part, limits, step, teacher_forced
+from tests.support.steps import Part, block_tables, limits, step, teacher_forced
 from tests.support.tiny import CONFIGS, Pack, bfloat16, float16, random_ids, random_weights
 
 LIMITS = replace(limits(max_tokens=160, max_model_tokens=160, block_tokens=16), num_threads=2)
@@ -45,17 +46,27 @@ PACKS: dict[str, Pack] = {
 }
 # Of the root mean square of the logits. Quantised weights are multiplied with quantised activations.
 TOLERANCE = {"f32": 1e-5, "f16": 1e-5, "bf16": 1e-5, "int8": 0.03, "int4": 0.03, "int8 wide": 0.03, "int4 wide": 0.03}
-HALF_CACHE_TOLERANCE = 0.01
+KV_TOLERANCE: dict[KvFormat, float] = {"bf16": 0.01, "int8": 0.025}
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "reference": ReferenceBackend,
     **{f"cpu {isa}": partial(CpuBackend, isa, "f32") for isa in supported_isas()},
+}
+NARROW_BACKENDS: dict[str, Callable[[], Backend]] = {
+    f"cpu {isa}, {kv_format} KV": partial(CpuBackend, isa, kv_format)
+    for isa in supported_isas()
+    for kv_format in KV_TOLERANCE
 }
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     return BACKENDS[request.param]()
+
+
+@pytest.fixture(params=BACKENDS | NARROW_BACKENDS)
+def any_backend(request: pytest.FixtureRequest) -> Backend:
+    return (BACKENDS | NARROW_BACKENDS)[request.param]()
 
 
 def error(logits: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
@@ -126,10 +137,10 @@ def test_chunks_do_not_change_a_bit(name: str, chunk_tokens: int) -> None:
         assert np.array_equal(chunked, whole)
 
 
-def test_other_sequences_do_not_change_a_bit(backend: Backend) -> None:
+def test_other_sequences_do_not_change_a_bit(any_backend: Backend) -> None:
     config = CONFIGS["normed, three to a head"]
     ids, others = random_ids(config, 90), random_ids(config, 90, seed=2)
-    with loaded(backend, config, quantize_int8) as executable:
+    with loaded(any_backend, config, quantize_int8) as executable:
         alone = teacher_forced(executable, LIMITS, ids, chunk_tokens=90, slot=3).copy()
         executable.logits(step(LIMITS, Part(0, 0, others[:33]), Part(1, 0, ids[:50])))
         mixed = executable.logits(
@@ -139,10 +150,10 @@ def test_other_sequences_do_not_change_a_bit(backend: Backend) -> None:
         assert np.array_equal(mixed[20:60], alone[50:])
 
 
-def test_a_copied_block_continues_like_its_source(backend: Backend) -> None:
+def test_a_copied_block_continues_like_its_source(any_backend: Backend) -> None:
     config = CONFIGS["plain"]
     ids = random_ids(config, 30)
-    with loaded(backend, config) as executable:
+    with loaded(any_backend, config) as executable:
         whole = teacher_forced(executable, LIMITS, ids, chunk_tokens=30).copy()
         theirs, ours = step(LIMITS, Part(0, 0, [0])).block_tables[[0, 1]]
         executable.copy_block(int(theirs[0]), int(ours[0]), 16)
@@ -152,14 +163,14 @@ def test_a_copied_block_continues_like_its_source(backend: Backend) -> None:
         assert np.array_equal(continued, whole[21:])
 
 
-def test_what_a_block_held_before_does_not_matter(backend: Backend) -> None:
+def test_what_a_block_held_before_does_not_matter(any_backend: Backend) -> None:
     """Not even values that are no numbers: rows that were never written for this sequence add nothing."""
     config = CONFIGS["plain"]
     weights = random_weights(config)
     embed = weights["embed"].values.copy()
     embed[0] = np.nan
     program = build_program(replace(config, tie_word_embeddings=False))
-    executable = backend.load(program, weights | {"embed": from_float32(embed)}, LIMITS)
+    executable = any_backend.load(program, weights | {"embed": from_float32(embed)}, LIMITS)
     ids = [1 + token % 70 for token in random_ids(config, 70)]
     clean = teacher_forced(executable, LIMITS, ids, chunk_tokens=9, slot=1).copy()
     with np.errstate(invalid="ignore"):
@@ -191,9 +202,61 @@ def test_a_step_beyond_the_limits_is_refused(backend: Backend) -> None:
         executable.logits(step(LIMITS, Part(0, 0, [1] * 161)))
 
 
+@pytest.mark.parametrize("kv_format", KV_TOLERANCE)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_cache_in_bfloat16_stays_close(name: str) -> None:
+def test_narrow_caches_stay_close(name: str, kv_format: KvFormat) -> None:
     expected = logits_of(ReferenceBackend(), CONFIGS[name])
 
     for isa in supported_isas():
-        assert error(logits_of(CpuBackend(isa), CONFIGS[name]), expected) < HALF_CACHE_TOLERANCE
+        assert error(logits_of(CpuBackend(isa, kv_format), CONFIGS[name]), expected) < KV_TOLERANCE[kv_format]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("kv_format", get_args(KvFormat))
+def test_blocks_that_sequences_share_are_read_together_to_the_same_bits(
+    kv_format: KvFormat, isa: str, name: str
+) -> None:
+    """Eight sequences decode behind two prefixes: once from the same blocks, once each from blocks of its own."""
+    config, decoding = CONFIGS[name], (Family(96, 4), Family(130, 4))
+    with loaded(CpuBackend(isa, kv_format), config, quantize_int8, SHARED_LIMITS) as executable:
+        assert isinstance(executable, CpuExecutable)
+        apart = decode_families(executable, config, decoding, is_shared=False)
+        assert executable.shared_reads == 0
+        together = decode_families(executable, config, decoding, is_shared=True)
+        assert executable.shared_reads >= 2 * 64 + 2 * 128
+
+    assert np.array_equal(together, apart)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`num_members` sequences of other lengths that begin with the same `prefix_tokens` tokens."""
+
+    prefix_tokens: int
+    num_members: int
+
+
+SHARED_LIMITS = limits(max_tokens=192, max_sequences=8, max_model_tokens=192, block_tokens=16)
+
+
+def decode_families(
+    executable: Executable, config: ModelConfig, families: Sequence[Family], *, is_shared: bool
+) -> NDArray[np.float32]:
+    """Logits of one step in which every member computes one token; with `is_shared` over the prefix's own blocks."""
+    tables = block_tables(SHARED_LIMITS).copy()
+    parts: list[Part] = []
+    for family in families:
+        prefix = random_ids(config, family.prefix_tokens, seed=family.prefix_tokens)
+        first = len(parts)
+        for slot in range(first, first + family.num_members):
+            if is_shared:
+                num_shared = family.prefix_tokens // SHARED_LIMITS.block_tokens
+                tables[slot, :num_shared] = tables[first, :num_shared]
+            ids = [*prefix, *random_ids(config, 3 + 7 * slot, seed=slot)]
+            run = replace(step(SHARED_LIMITS, Part(slot, 0, ids[:-1]), sample_rows=[]), block_tables=tables)
+            executable.logits(run)
+            parts.append(Part(slot, len(ids) - 1, ids[-1:]))
+    mixed = [parts[i] for i in np.random.default_rng(3).permutation(len(parts))]
+    logits = executable.logits(replace(step(SHARED_LIMITS, *mixed), block_tables=tables))
+    return logits[np.argsort([part.slot for part in mixed])]

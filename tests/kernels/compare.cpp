@@ -297,60 +297,96 @@ Values rotate(const Kernels& kernels) {
 
 // --- the cache -----------------------------------------------------------------------------------------------------
 
-struct CacheKernels {
-    size_t value_bytes;
-    void (*store)(const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
-    void (*attend)(const AttentionTask& task);
-};
-
-CacheKernels bf16_cache(const Kernels& kernels) { return {2, kernels.store_kv_bf16, kernels.attention_bf16}; }
-CacheKernels f32_cache(const Kernels& kernels) { return {4, kernels.store_kv_f32, kernels.attention_f32}; }
-
 // 256 positions of one KV head in blocks of 32, which lie in the pool in another order.
 struct Cache {
     static constexpr int kBlocks = 8, kBlockGroups = 2;
+    KvFormat format;
     size_t group_bytes;
     std::vector<uint8_t> pool;
     std::vector<int32_t> blocks{5, 2, 7, 0, 1, 6, 3, 4};
 
-    Cache(Random& random, const CacheKernels& kernels, int head_dim)
-        : group_bytes(2 * kv_tile_bytes(head_dim, kernels.value_bytes)), pool(kBlocks * kBlockGroups * group_bytes) {
+    Cache(Random& random, const Kernels& kernels, KvFormat format, int head_dim)
+        : format(format), group_bytes(2 * kv_tile_bytes(format, head_dim)), pool(kBlocks * kBlockGroups * group_bytes) {
         for (int position = 0; position < kBlocks * kBlockGroups * kKeyGroup; ++position) {
             const std::vector<float> key = random.reals(head_dim), value = random.reals(head_dim);
-            kernels.store(key.data(), value.data(), head_dim, position % kKeyGroup, group(position / kKeyGroup));
+            kernels.store_kv(format, key.data(), value.data(), head_dim, position % kKeyGroup,
+                             group(position / kKeyGroup));
         }
     }
 
     uint8_t* group(int index) {
         return pool.data() + (blocks[index / kBlockGroups] * kBlockGroups + index % kBlockGroups) * group_bytes;
     }
+
+    void attend(const Kernels& kernels, const std::vector<AttentionSequence>& sequences, int shared_tokens, int heads,
+                int head_dim, int window) const {
+        std::vector<float> scratch(attention_scratch_bytes(head_dim) / 4 + 16);
+        const size_t stride = static_cast<size_t>(heads) * head_dim;
+        kernels.attention({format, sequences.data(), static_cast<int>(sequences.size()), shared_tokens, stride, stride,
+                           heads, head_dim, window, 0.125f, pool.data(), kBlockGroups * group_bytes, group_bytes,
+                           kBlockGroups, scratch.data()});
+    }
 };
 
-template <CacheKernels (*kOf)(const Kernels&)>
+template <KvFormat kFormat>
 Values store_kv(const Kernels& kernels) {
     Random random;
     Values values;
-    for (const int head_dim : {24, 64}) append(values, Cache(random, kOf(kernels), head_dim).pool);
+    for (const int head_dim : {24, 64, 80}) append(values, Cache(random, kernels, kFormat, head_dim).pool);
     return values;
 }
 
-template <CacheKernels (*kOf)(const Kernels&)>
+template <KvFormat kFormat>
 Values attention(const Kernels& kernels) {
     struct Case {
         int head_dim, num_tokens, heads, position, window;
     };
     Random random;
     Values values;
-    for (const auto& [head_dim, num_tokens, heads, position, window] :
-         {Case{64, 1, 3, 200, 0}, {64, 1, 1, 0, 0}, {24, 9, 7, 120, 0}, {128, 16, 4, 60, 40}, {64, 64, 1, 64, 100}}) {
-        Cache cache(random, kOf(kernels), head_dim);
-        const size_t stride = static_cast<size_t>(heads) * head_dim;
-        const std::vector<float> q = random.reals(num_tokens * stride);
-        std::vector<float> out(q.size()), scratch(attention_scratch_bytes(head_dim) / 4 + 16);
-        kOf(kernels).attend({q.data(), stride, out.data(), stride, num_tokens, heads, head_dim, position, window,
-                             0.125f, cache.pool.data(), Cache::kBlockGroups * cache.group_bytes, cache.group_bytes,
-                             Cache::kBlockGroups, cache.blocks.data(), scratch.data()});
+    for (const auto& [head_dim, num_tokens, heads, position, window] : {Case{64, 1, 3, 200, 0},
+                                                                        {64, 1, 1, 0, 0},
+                                                                        {24, 9, 7, 120, 0},
+                                                                        {128, 16, 4, 60, 40},
+                                                                        {64, 64, 1, 64, 100},
+                                                                        {272, 2, 5, 130, 0}}) {
+        Cache cache(random, kernels, kFormat, head_dim);
+        const std::vector<float> q = random.reals(static_cast<size_t>(num_tokens) * heads * head_dim);
+        std::vector<float> out(q.size());
+        cache.attend(kernels, {{q.data(), out.data(), num_tokens, position, cache.blocks.data()}}, 0, heads, head_dim,
+                     window);
         append(values, out);
+    }
+    return values;
+}
+
+// Sequences that begin alike, together and each alone: how many of their values are not the same bits.
+template <KvFormat kFormat>
+Values shared_attention(const Kernels& kernels) {
+    constexpr int kHeadDim = 64, kShared = 128;
+    Random random;
+    Values values;
+    for (const int heads : {1, 3, 4}) {
+        for (const int window : {0, 40, 150}) {
+            Cache cache(random, kernels, kFormat, kHeadDim);
+            const std::vector<std::vector<int32_t>> tables{
+                {5, 2, 7, 0, 1, 6, 3}, {5, 2, 7, 0, 4}, {5, 2, 7, 0, 6, 1, 4}, {5, 2, 7, 0, 3, 3, 3, 3}};
+            const std::vector<int> positions{200, 130, 128, 255};
+            const size_t size = static_cast<size_t>(heads) * kHeadDim;
+            const std::vector<float> q = random.reals(tables.size() * size);
+            std::vector<float> together(q.size()), alone(q.size());
+            std::vector<AttentionSequence> sequences;
+            for (size_t n = 0; n < tables.size(); ++n) {
+                const AttentionSequence sequence{q.data() + n * size, alone.data() + n * size, 1, positions[n],
+                                                 tables[n].data()};
+                cache.attend(kernels, {sequence}, 0, heads, kHeadDim, window);
+                sequences.push_back(sequence);
+                sequences.back().out = together.data() + n * size;
+            }
+            cache.attend(kernels, sequences, kShared, heads, kHeadDim, window);
+            int differing = 0;
+            for (size_t i = 0; i < q.size(); ++i) differing += float_bits(together[i]) != float_bits(alone[i]);
+            values.push_back(differing);
+        }
     }
     return values;
 }
@@ -427,10 +463,15 @@ constexpr Check kChecks[] = {
     {"swiglu", swiglu, 1e-6},
     {"quantize", quantize, 0.0},
     {"rotate", rotate, 1e-6},
-    {"store_kv bf16", store_kv<bf16_cache>, 0.0},
-    {"store_kv f32", store_kv<f32_cache>, 0.0},
-    {"attention bf16", attention<bf16_cache>, 0.02},  // some round queries and weights to bfloat16 too
-    {"attention f32", attention<f32_cache>, 1e-5},
+    {"store_kv f32", store_kv<KvFormat::kF32>, 0.0},
+    {"store_kv bf16", store_kv<KvFormat::kBf16>, 0.0},
+    {"store_kv int8", store_kv<KvFormat::kInt8>, 0.0},
+    {"attention f32", attention<KvFormat::kF32>, 1e-5},
+    {"attention bf16", attention<KvFormat::kBf16>, 0.03},  // some round queries and weights to bfloat16 too
+    {"attention int8", attention<KvFormat::kInt8>, 1e-4},  // a weight may be rounded the other way
+    {"shared attention f32", shared_attention<KvFormat::kF32>, 0.0},
+    {"shared attention bf16", shared_attention<KvFormat::kBf16>, 0.0},
+    {"shared attention int8", shared_attention<KvFormat::kInt8>, 0.0},
     {"choices", choices, 0.0},
     {"shares", shares, 1e-5},
 };

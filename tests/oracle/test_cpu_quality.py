@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Executable
+from tailrace.ops.api import Executable, KvFormat
 from tailrace.ops.load import load_backend
 from tailrace.weights.load import open_checkpoint
 from tests.support.oracle import Prose, texts
@@ -17,9 +17,9 @@ from tests.support.predictions import PROSE_LIMITS, Predictions, log_softmax, pr
 from tests.support.steps import teacher_forced
 
 
-def load(backend: str) -> Executable:
+def load(backend: str, kv_format: KvFormat | None = None) -> Executable:
     checkpoint = open_checkpoint("default")
-    return load_backend(backend).load(build_program(checkpoint.config), checkpoint.tensors, PROSE_LIMITS)
+    return load_backend(backend, kv_format).load(build_program(checkpoint.config), checkpoint.tensors, PROSE_LIMITS)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,15 @@ def test_where_the_best_token_differs_float32_hardly_preferred_its_own(predicted
 
 
 def test_perplexity_is_within_half_a_percent_of_float32(predicted: Predictions, truth: Prose) -> None:
+    assert predicted.perplexity_ratio(truth) == pytest.approx(1.0, abs=0.005)
+
+
+def test_keys_and_values_in_int8_cost_little_more(truth: Prose) -> None:
+    executable = load("cpu", "int8")
+    predicted = predict(executable, truth)
+    executable.close()
+
+    assert predicted.agreement(truth) >= 0.97
     assert predicted.perplexity_ratio(truth) == pytest.approx(1.0, abs=0.005)
 
 

@@ -36,6 +36,7 @@ def run(
     budget_tokens: PositiveInt = 512,
     chunk_tokens: PositiveInt = 64,
     kv_memory: ByteCount | None = None,
+    kv_format: Literal["bf16", "int8", "f32"] | None = None,
     block_tokens: PositiveInt = 16,
     threads: PositiveInt | None = None,
     backend: Literal["auto", "cpu", "reference"] = "auto",
@@ -63,6 +64,8 @@ def run(
         Prompt tokens a step adds to running streams: more is faster for prompts, less is smoother for streams.
     kv_memory
         Memory for keys and values, such as 512MiB [a quarter of what is free].
+    kv_format
+        How keys and values are kept: int8 holds twice as many tokens as bf16 [bf16].
     block_tokens
         Tokens of one block of keys and values.
     threads
@@ -78,6 +81,7 @@ def run(
         num_threads=threads,
         block_tokens=block_tokens,
         kv_memory_bytes=kv_memory,
+        kv_format=kv_format,
         budget_tokens=budget_tokens,
         chunk_tokens=chunk_tokens,
         max_running=max_running,

@@ -34,6 +34,7 @@ __all__ = [
     "Executable",
     "GatherRows",
     "KvCacheSpec",
+    "KvFormat",
     "Limits",
     "Linear",
     "Op",
@@ -54,6 +55,7 @@ __all__ = [
 MAX_TOP_LOGPROBS = 20
 
 Rows = Literal["tokens", "samples"]
+KvFormat = Literal["bf16", "int8", "f32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +407,15 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def kv_format(self) -> KvFormat:
+        """How keys and values are kept."""
+        ...
+
+    def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
+        """Memory of one block in all caches of the program, known before anything is loaded."""
+        ...
 
     def load(self, program: Program, weights: "Mapping[str, PackedTensor]", limits: Limits) -> Executable:
         """Take the weights into this back end's own layout and plan all buffers."""

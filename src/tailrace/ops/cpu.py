@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from tailrace.ops import _native
 from tailrace.ops.api import (
     MAX_TOP_LOGPROBS,
     Embed,
+    KvFormat,
     Limits,
     Program,
     SampleOutputs,
@@ -20,6 +20,7 @@ from tailrace.ops.api import (
     StepInputs,
     Weight,
 )
+from tailrace.ops.arrays import compact, exportable
 from tailrace.ops.buffers import Lifetime, plan_offsets
 from tailrace.ops.lowering import (
     AnglesStage,
@@ -52,7 +53,6 @@ __all__ = [
 
 ISA_VARIABLE = "TAILRACE_CPU_ISA"
 
-KvFormat = Literal["bf16", "f32"]
 Codes = tuple[int, int | None]  # where quantised rows lie: shared offset, offset in each thread's own copies
 
 
@@ -78,7 +78,8 @@ class CpuBackend:
     """Runs programs on the processor's vector units.
 
     `isa` is one of `supported_isas()`; by default the environment variable TAILRACE_CPU_ISA decides, else the best.
-    Raises SetupError when the machine does not have it.
+    Raises SetupError when the machine does not have it. `kv_format` is how keys and values are kept: int8 takes half
+    the memory of bf16 (benchmarks/quality shows what it costs), f32 is for comparisons.
     """
 
     name = "cpu"
@@ -90,6 +91,12 @@ class CpuBackend:
         except ValueError as error:
             raise SetupError(f"{error} ({ISA_VARIABLE} or the back end's isa)") from error
         self.kv_format = kv_format
+
+    def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
+        tile_bytes = sum(
+            cache.num_kv_heads * _native.kv_tile_bytes(self.kv_format, cache.head_dim) for cache in program.caches
+        )
+        return tile_bytes * block_tokens // _native.TILE_TOKENS
 
     def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuExecutable":
         """Pack every weight the program reads, one after the other, and plan the buffers.
@@ -127,7 +134,7 @@ class CpuExecutable:
             block_tokens=limits.block_tokens,
             num_threads=limits.num_threads,
             caches=[(cache.num_kv_heads, cache.head_dim) for cache in program.caches],
-            half_cache=kv_format == "bf16",
+            kv_format=kv_format,
             activation_bytes=memory.shared_bytes,
             private_bytes=memory.private_bytes,
         )
@@ -161,6 +168,11 @@ class CpuExecutable:
     @property
     def weight_bytes(self) -> int:
         return self._weight_bytes
+
+    @property
+    def shared_reads(self) -> int:
+        """Tokens that sequences of the last step saw in blocks which another sequence read for them."""
+        return self._program.shared_reads
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         """Compute a step and draw the samples; the result is valid until the next call.
@@ -267,41 +279,15 @@ class _WeightStore:
 def _pack(packed: _native.Weights, tensor: PackedTensor) -> tuple[int, KernelFormat]:
     match tensor.format:
         case "q4":
-            scales, offsets = _compact(tensor.scales, tensor.offsets)
-            number = packed.add_q4(_exportable(tensor.values), scales, offsets)
+            scales, offsets = compact(tensor.scales, tensor.offsets)
+            number = packed.add_q4(exportable(tensor.values), scales, offsets)
             return number, "q4" if scales.dtype == np.float16 else "q4 wide"
         case "q8":
-            (scales,) = _compact(tensor.scales)
-            number = packed.add_q8(_exportable(tensor.values), scales)
+            (scales,) = compact(tensor.scales)
+            number = packed.add_q8(exportable(tensor.values), scales)
             return number, "q8" if scales.dtype == np.float16 else "q8 wide"
         case kept:
-            return packed.add_float(_exportable(tensor.values)), kept
-
-
-def _compact(*parts: NDArray[np.floating[Any]] | None) -> tuple[NDArray[np.floating[Any]], ...]:
-    """All in float16 if that keeps every value, else all in float32: half the bytes to read in each step."""
-    present = [part for part in parts if part is not None]
-    if len(present) < len(parts):
-        raise CheckpointError("a quantised tensor has no scales")
-    halves = [_as_half(part) for part in present]
-    kept = [half for half in halves if half is not None]
-    if len(kept) == len(present):
-        return tuple(_exportable(half) for half in kept)
-    return tuple(np.ascontiguousarray(part, np.float32) for part in present)
-
-
-def _as_half(values: NDArray[np.floating[Any]]) -> NDArray[np.float16] | None:
-    if values.dtype == np.float16:
-        return values
-    with np.errstate(over="ignore"):
-        half = values.astype(np.float16)
-    return half if np.array_equal(half.astype(values.dtype), values) else None
-
-
-def _exportable(values: NDArray[Any]) -> NDArray[Any]:
-    """The view itself where its steps are whole items, as array exchange wants it; else a copy."""
-    is_regular = all(stride % values.itemsize == 0 for stride in values.strides) and values.flags.aligned
-    return values if is_regular else values.copy()
+            return packed.add_float(exportable(tensor.values)), kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The one device switch: which back end computes."""
 
 from tailrace.errors import SetupError
-from tailrace.ops.api import Backend
+from tailrace.ops.api import Backend, KvFormat
 from tailrace.ops.reference import ReferenceBackend
 
 __all__ = ["BACKENDS", "load_backend"]
@@ -9,18 +9,23 @@ __all__ = ["BACKENDS", "load_backend"]
 BACKENDS = ("auto", "cpu", "reference")
 
 
-def load_backend(name: str = "auto") -> Backend:
-    """The back end of this name; `auto` is the fastest there is. Raises SetupError for other names."""
+def load_backend(name: str = "auto", kv_format: KvFormat | None = None) -> Backend:
+    """The back end of this name; `auto` is the fastest there is. Without `kv_format`, it chooses how to keep KV.
+
+    Raises SetupError for other names, and for a KV format that the back end does not have.
+    """
     match name:
         case "reference":
+            if kv_format not in (None, ReferenceBackend.kv_format):
+                raise SetupError(f"the reference back end keeps KV in f32, not in {kv_format}: take another back end")
             return ReferenceBackend()
         case "cpu" | "auto":
-            return _cpu()
+            return _cpu(kv_format or "bf16")
         case _:
             raise SetupError(f"unknown back end {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
-def _cpu() -> Backend:
+def _cpu(kv_format: KvFormat) -> Backend:
     try:
         from tailrace.ops.cpu import CpuBackend  # noqa: PLC0415  (only who wants it needs the compiled module)
     except ImportError as error:
@@ -28,4 +33,4 @@ def _cpu() -> Backend:
             f"the native module is not built ({error}): install the package with a C++20 compiler, or take the "
             "reference back end"
         ) from error
-    return CpuBackend()
+    return CpuBackend(kv_format=kv_format)

@@ -15,6 +15,7 @@ from tailrace.ops.api import (
     Embed,
     GatherRows,
     KvCacheSpec,
+    KvFormat,
     Limits,
     Linear,
     Op,
@@ -41,6 +42,10 @@ class ReferenceBackend:
     """Interprets programs in numpy."""
 
     name = "reference"
+    kv_format: KvFormat = "f32"
+
+    def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
+        return program.kv_values_per_token * block_tokens * np.dtype(np.float32).itemsize
 
     def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "ReferenceExecutable":
         """Dequantise every weight the program reads.

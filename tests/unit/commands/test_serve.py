@@ -34,7 +34,7 @@ def test_without_arguments_every_setting_is_its_default(
 def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
     arguments = (
         "serve ./m.gguf --host 0.0.0.0 --port 8123 --name mine --max-model-tokens 2048 --max-running 8 "
-        "--budget-tokens 256 --chunk-tokens 32 --kv-memory 1.5GiB --block-tokens 32 --threads 2 "
+        "--budget-tokens 256 --chunk-tokens 32 --kv-memory 1.5GiB --kv-format f32 --block-tokens 32 --threads 2 "
         "--backend reference --quantize int8"
     )
 
@@ -45,6 +45,7 @@ def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
         num_threads=2,
         block_tokens=32,
         kv_memory_bytes=3 << 29,
+        kv_format="f32",
         budget_tokens=256,
         chunk_tokens=32,
         max_running=8,

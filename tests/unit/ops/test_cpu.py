@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tailrace.errors import EngineError, SetupError
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Limits, StepInputs
+from tailrace.ops.api import KvFormat, Limits, StepInputs
 from tailrace.ops.cpu import ISA_VARIABLE, CpuBackend, CpuExecutable, measure_ceilings, supported_isas
 from tailrace.ops.packed import PackedTensor, quantize_int4
 from tests.support.steps import Part, limits, sampling, step, teacher_forced
@@ -65,13 +65,19 @@ def test_a_step_without_samples_fills_the_cache() -> None:
     assert np.array_equal(after, teacher_forced(executable, LIMITS, ids, chunk_tokens=20, slot=1)[19:])
 
 
-def test_sizes_are_counted() -> None:
-    executable = load()
-    values = 2 * CONFIG.num_kv_heads * 32 * CONFIG.num_layers  # heads of 24 are kept as 32
+def test_weights_are_counted() -> None:
     weights = random_weights(CONFIG, quantize_int4).values()
 
-    assert executable.kv_bytes_per_block == values * 2 * LIMITS.block_tokens
-    assert executable.weight_bytes >= sum(weight.values.nbytes for weight in weights)
+    assert load().weight_bytes >= sum(weight.values.nbytes for weight in weights)
+
+
+@pytest.mark.parametrize(("kv_format", "bytes_per_head"), [("bf16", 64), ("f32", 128), ("int8", 36)])
+def test_blocks_are_counted_before_and_after_loading(kv_format: KvFormat, bytes_per_head: int) -> None:
+    backend = CpuBackend(kv_format=kv_format)
+    heads = 2 * CONFIG.num_kv_heads * CONFIG.num_layers  # of 24 dimensions, kept as 32
+
+    num_bytes = backend.kv_bytes_per_block(build_program(CONFIG), LIMITS.block_tokens)
+    assert num_bytes == load(backend=backend).kv_bytes_per_block == heads * bytes_per_head * LIMITS.block_tokens
 
 
 def test_weights_keep_their_size_in_memory() -> None:
@@ -184,6 +190,13 @@ def test_too_many_heads_for_one_kv_head_are_refused() -> None:
     config = replace(CONFIG, num_heads=65, num_kv_heads=1, head_dim=8)
 
     with pytest.raises(SetupError, match="65 query heads"):
+        CpuBackend().load(build_program(config), random_weights(config), LIMITS)
+
+
+def test_heads_of_more_dimensions_than_kernels_have_room_for_are_refused() -> None:
+    config = replace(CONFIG, num_heads=2, num_kv_heads=1, head_dim=1040)
+
+    with pytest.raises(SetupError, match="heads of 1040 dimensions"):
         CpuBackend().load(build_program(config), random_weights(config), LIMITS)
 
 

@@ -1,0 +1,198 @@
+// Keys and values as 8-bit codes: queries and weights become whole numbers of 16 bits, so that dots are exact.
+#pragma once
+
+#include "kernels/attention_tile.h"
+#include "kernels/head.h"
+#include "simd/words.h"
+
+namespace tailrace::TAILRACE_ISA {
+
+class CodeCache {
+  public:
+    template <int R>
+    static constexpr int columns() {
+        return kAccumulators / (2 * R) >= 4 ? 4 : kAccumulators / (2 * R) >= 2 ? 2 : 1;
+    }
+
+    // Of a row, for one key block: multiplied with the scales of the values, which their codes lack.
+    struct Weights {
+        Quad quads[kKeyBlock / kQuad];
+        int32_t shift;
+        float scale;
+    };
+
+    static constexpr size_t query_bytes(int dim) {
+        return dim / kQuad * sizeof(Quad) + (num_sums(dim) + 1) * sizeof(int32_t);
+    }
+
+    static void store_query(const float* q, int head_dim, float scale, uint8_t* out) {
+        const int dim = padded_head(head_dim);
+        const Query query(out, dim);
+        float mixed[kMaxHeadDim];
+        mix(q, head_dim, mixed);
+        const float top = largest_of(mixed, dim);
+        const Vec steps = set1(steps_for(top));
+        for (int first = 0; first < dim; first += kSumDims) {
+            VecI total = set1(int32_t{0});
+            for (int d = first; d < dim && d < first + kSumDims; d += kLanes) {
+                const VecI numbers = to_numbers(load(mixed + d) * steps);
+                store_quads(query.quads + d / kQuad, numbers);
+                total = total + numbers;
+            }
+            query.shifts[first / kSumDims] = -128 * sum(total);
+        }
+        *query.scale = top / kWordMax * scale;
+    }
+
+    template <int R>
+    TAILRACE_INLINE void score(const KeyBlock& keys, const uint8_t* queries, int dim, Vec (&s)[R][kKeyGroups]) {
+        // As many groups of keys as there are registers for.
+        constexpr int kRoom = kAccumulators / (2 * R);
+        constexpr int kTogether = kRoom >= kKeyGroups ? kKeyGroups : kRoom >= 2 ? 2 : 1;
+        for (int first = 0; first < kKeyGroups; first += kTogether) {
+            score_groups<R, kTogether>(keys, first, queries, dim, s);
+        }
+    }
+
+    TAILRACE_INLINE void store_weights(const KeyBlock& keys, int dim, KeyRange seen, const Vec (&p)[kKeyGroups],
+                                       Weights* out) {
+        Vec scaled[kKeyGroups];
+        for (int g = 0; g < kKeyGroups; ++g) {
+            Vec scale = load_scales(keys.groups[g] + kv_tile_bytes(KvFormat::kInt8, dim), dim);
+            // What lies at positions that were never written need not be a number.
+            if (!seen.is_whole()) scale = where_seen(seen, g, scale, zero());
+            scaled[g] = p[g] * scale;
+        }
+        const float top = largest(max(max(scaled[0], scaled[1]), max(scaled[2], scaled[3])));
+        const Vec steps = set1(steps_for(top));
+        VecI total = set1(int32_t{0});
+        for (int g = 0; g < kKeyGroups; ++g) {
+            const VecI numbers = to_numbers(scaled[g] * steps);
+            store_quads(out->quads + g * (kKeyGroup / kQuad), numbers);
+            total = total + numbers;
+        }
+        out->shift = -128 * sum(total);
+        out->scale = top / kWordMax;
+    }
+
+    // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.
+    template <int R, int C>
+    TAILRACE_INLINE void add_values(const KeyBlock& keys, const Weights* weights, int num_keys, int dim, int first_dim,
+                                    Vec (&sums)[R][C]) {
+        const size_t values = kv_tile_bytes(KvFormat::kInt8, dim) + static_cast<size_t>(first_dim) * kQuad;
+        VecI high[R][C], low[R][C];
+        clear(high);
+        clear(low);
+        for (int g = 0; g * kKeyGroup < num_keys; ++g) {
+            const uint8_t* places[C];
+            const uint8_t* next[C];
+            for (int c = 0; c < C; ++c) {
+                places[c] = keys.groups[g] + values + c * 64;
+                next[c] = keys.next[g] + values + c * 64;
+            }
+            add_dots<R, C>(places, next, static_cast<size_t>(dim) * kQuad,
+                           reinterpret_cast<const uint8_t*>(weights->quads + g * (kKeyGroup / kQuad)), sizeof(Weights),
+                           kKeyGroup / kQuad, high, low);
+        }
+        for (int r = 0; r < R; ++r) {
+            for (int c = 0; c < C; ++c) {
+                sums[r][c] =
+                    fma(to_float(join(high[r][c], low[r][c], weights[r].shift)), set1(weights[r].scale), sums[r][c]);
+            }
+        }
+    }
+
+  private:
+    static constexpr int kSumDims = 256;  // dimensions whose products an integer is sure to hold: 256 * 255 * kWordMax
+
+    // A row's query in its memory: whole numbers, what takes back the 128 that codes are stored with, and the scale.
+    struct Query {
+        Quad* quads;
+        int32_t* shifts;  // for every kSumDims
+        float* scale;
+
+        Query(uint8_t* memory, int dim)
+            : quads(reinterpret_cast<Quad*>(memory)),
+              shifts(reinterpret_cast<int32_t*>(quads + dim / kQuad)),
+              scale(reinterpret_cast<float*>(shifts + num_sums(dim))) {}
+    };
+
+    static constexpr int num_sums(int dim) { return (dim + kSumDims - 1) / kSumDims; }
+
+    TAILRACE_INLINE Query query(const uint8_t* queries, int dim, int row) {
+        return {const_cast<uint8_t*>(queries) + row * query_bytes(dim), dim};
+    }
+
+    TAILRACE_INLINE Vec load_scales(const uint8_t* tile, int dim) {
+        return load(reinterpret_cast<const float*>(tile + static_cast<size_t>(dim) * kKeyGroup));
+    }
+
+    // Numbers that a value of one becomes. Where the largest is almost nothing, all become zero.
+    static float steps_for(float top) { return top > 1e-30f ? kWordMax / top : 0.0f; }
+
+    // What is no number becomes one.
+    TAILRACE_INLINE VecI to_numbers(Vec x) { return nearest(max(min(x, set1(kWordMax)), set1(-kWordMax))); }
+
+    template <int R, int G>
+    TAILRACE_INLINE void score_groups(const KeyBlock& keys, int first, const uint8_t* queries, int dim,
+                                      Vec (&s)[R][kKeyGroups]) {
+        Vec total[R][G];
+        for (int r = 0; r < R; ++r) {
+            for (int g = 0; g < G; ++g) total[r][g] = zero();
+        }
+        const size_t query_step = query_bytes(dim);
+        for (int d = 0; d < dim; d += kSumDims) {
+            const int num_quads = (dim - d < kSumDims ? dim - d : kSumDims) / kQuad;
+            VecI high[R][G], low[R][G];
+            clear(high);
+            clear(low);
+            const uint8_t* places[G];
+            const uint8_t* next[G];
+            for (int g = 0; g < G; ++g) {
+                places[g] = keys.groups[first + g] + d * kKeyGroup;
+                next[g] = keys.next[first + g] + d * kKeyGroup;
+            }
+            add_dots<R, G>(places, next, 64, queries + d / kQuad * sizeof(Quad), query_step, num_quads, high, low);
+            for (int r = 0; r < R; ++r) {
+                const int32_t shift = query(queries, dim, r).shifts[d / kSumDims];
+                for (int g = 0; g < G; ++g) total[r][g] = total[r][g] + to_float(join(high[r][g], low[r][g], shift));
+            }
+        }
+        for (int g = 0; g < G; ++g) {
+            const Vec scales = load_scales(keys.groups[first + g], dim);
+            for (int r = 0; r < R; ++r) {
+                s[r][first + g] = total[r][g] * (scales * set1(*query(queries, dim, r).scale));
+            }
+        }
+    }
+
+    // Dots of R rows of quads with C vectors of codes, over `count` quads and as many steps of the codes.
+    template <int R, int C>
+    TAILRACE_INLINE void add_dots(const uint8_t* const (&codes)[C], const uint8_t* const (&next)[C], size_t codes_step,
+                                  const uint8_t* quads, size_t row_step, int count, VecI (&high)[R][C],
+                                  VecI (&low)[R][C]) {
+        size_t offset = 0;
+        // Accumulators that go around a loop are copied from register to register there.
+#pragma GCC unroll 4
+        for (int i = 0; i < count; ++i, offset += codes_step, quads += sizeof(Quad)) {
+            for (int c = 0; c < C; ++c) {
+                prefetch(next[c] + offset);
+                const Bytes first = load_codes<0>(codes[c] + offset), second = load_codes<1>(codes[c] + offset);
+                for (int r = 0; r < R; ++r) {
+                    const auto* quad = reinterpret_cast<const Quad*>(quads + r * row_step);
+                    high[r][c] = dot_words(high[r][c], first, quad->numbers[0]);
+                    low[r][c] = dot_words(low[r][c], second, quad->numbers[1]);
+                }
+            }
+        }
+    }
+
+    template <int R, int C>
+    TAILRACE_INLINE void clear(VecI (&sums)[R][C]) {
+        for (int r = 0; r < R; ++r) {
+            for (int c = 0; c < C; ++c) sums[r][c] = set1(int32_t{0});
+        }
+    }
+};
+
+}  // namespace tailrace::TAILRACE_ISA

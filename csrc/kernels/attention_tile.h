@@ -1,0 +1,42 @@
+// What attention's walk over the cache and the caches it reads have in common.
+#pragma once
+
+#include "kernels/kernels.h"
+#include "simd/vec.h"
+
+namespace tailrace::TAILRACE_ISA {
+
+constexpr int kKeyGroups = kKeyBlock / kKeyGroup;
+
+// Vectors that a tile of rows keeps in registers.
+#if defined(__AVX512F__)
+constexpr int kAccumulators = 24;
+constexpr int kAttendRows = 6;
+#else
+constexpr int kAccumulators = 4;
+constexpr int kAttendRows = 2;
+#endif
+
+// The four groups of 16 positions that a key block is read from.
+struct KeyBlock {
+    const uint8_t* groups[kKeyGroups];
+    const uint8_t* next[kKeyGroups];  // of the block that is read after this one: fetched meanwhile
+    int base;                         // position of the first key
+};
+
+// Keys of a block that a row sees: [first, last).
+struct KeyRange {
+    int first, last;
+
+    bool is_whole() const { return first == 0 && last == kKeyBlock; }
+};
+
+TAILRACE_INLINE int clamp_lane(int n) { return n < 0 ? 0 : n > kLanes ? kLanes : n; }
+
+// The lanes of one group of keys that are seen, the others of `outside`.
+TAILRACE_INLINE Vec where_seen(KeyRange seen, int group, Vec x, Vec outside) {
+    const int lane = group * kKeyGroup;
+    return where_between(clamp_lane(seen.first - lane), clamp_lane(seen.last - lane), x, outside);
+}
+
+}  // namespace tailrace::TAILRACE_ISA
