@@ -68,8 +68,9 @@ void Team::run(Work& work, const std::vector<int>& counts) {
 void Team::serve(int thread) {
     for (uint32_t seen = 0;;) {
         wait_until(steps_, [seen](uint32_t step) { return step != seen; });
-        if (is_closing_.load(std::memory_order_relaxed)) return;
+        // In this order: who has seen the number that the destructor counts up to also sees why.
         seen = steps_.load(std::memory_order_acquire);
+        if (is_closing_.load(std::memory_order_relaxed)) return;
         take_part(thread);
     }
 }
