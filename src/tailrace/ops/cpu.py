@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, EngineError, SetupError
 from tailrace.ops import _native
+from tailrace.ops.activations import ActivationMemory, Codes
 from tailrace.ops.api import (
     MAX_TOP_LOGPROBS,
     Embed,
@@ -21,7 +22,6 @@ from tailrace.ops.api import (
     Weight,
 )
 from tailrace.ops.arrays import compact, exportable
-from tailrace.ops.buffers import Lifetime, plan_offsets
 from tailrace.ops.lowering import (
     AnglesStage,
     AttentionStage,
@@ -36,7 +36,6 @@ from tailrace.ops.lowering import (
     RopeStage,
     Stage,
     SwiGluStage,
-    lifetimes_of,
     lower,
 )
 from tailrace.ops.packed import PackedTensor
@@ -52,8 +51,6 @@ __all__ = [
 ]
 
 ISA_VARIABLE = "TAILRACE_CPU_ISA"
-
-Codes = tuple[int, int | None]  # where quantised rows lie: shared offset, offset in each thread's own copies
 
 
 def supported_isas() -> list[str]:
@@ -122,7 +119,7 @@ class CpuExecutable:
 
     def __init__(self, program: Program, store: "_WeightStore", limits: Limits, isa: str, kv_format: KvFormat) -> None:
         stages = lower(program, store.formats)
-        memory = _Memory.plan(stages, limits)
+        memory = ActivationMemory.plan(stages, limits, _native.quantized_bytes, _native.PRIVATE_ROWS)
         native = _native.Program(
             store.packed,
             isa=isa,
@@ -290,51 +287,10 @@ def _pack(packed: _native.Weights, tensor: PackedTensor) -> tuple[int, KernelFor
             return packed.add_float(exportable(tensor.values)), kept
 
 
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """Where buffers lie: among the activations, and within each thread's own copies of what norms put out."""
-
-    shared: dict[Buffer, int]
-    shared_bytes: int
-    private: dict[Buffer, int]
-    private_bytes: int
-
-    @classmethod
-    def plan(cls, stages: Sequence[Stage], limits: Limits) -> "_Memory":
-        """Buffers that are never alive together share memory."""
-        lifetimes = lifetimes_of(stages)
-        shared, shared_bytes = _place({buffer: _num_bytes(buffer, limits) for buffer in lifetimes}, lifetimes)
-        # A thread's own copy serves the stage behind the norm alone: of another it may do pieces without having done
-        # any of that one.
-        normed = [
-            stage.codes
-            for index, stage in enumerate(stages)
-            if isinstance(stage, NormStage) and stage.codes is not None and lifetimes[stage.codes][1] == index + 1
-        ]
-        sizes = {buffer: _native.quantized_bytes(_native.PRIVATE_ROWS, buffer.tensor.cols) for buffer in normed}
-        private, private_bytes = _place(sizes, lifetimes)
-        return cls(shared, shared_bytes, private, private_bytes)
-
-    def codes(self, buffer: Buffer) -> Codes:
-        return self.shared[buffer], self.private.get(buffer)
-
-
-def _place(sizes: Mapping[Buffer, int], lifetimes: Mapping[Buffer, tuple[int, int]]) -> tuple[dict[Buffer, int], int]:
-    offsets, num_bytes = plan_offsets(Lifetime(size, *lifetimes[buffer]) for buffer, size in sizes.items())
-    return dict(zip(sizes, offsets, strict=True)), num_bytes
-
-
-def _num_bytes(buffer: Buffer, limits: Limits) -> int:
-    rows = limits.max_tokens if buffer.tensor.rows == "tokens" else limits.max_samples
-    if buffer.form == "int8":
-        return _native.quantized_bytes(rows, buffer.tensor.cols)
-    return rows * buffer.tensor.cols * np.dtype(np.float32).itemsize
-
-
 class _Recorder:
     """Hands stages to the native program, with weights and buffers resolved to numbers."""
 
-    def __init__(self, builder: _native.Builder, store: _WeightStore, memory: _Memory) -> None:
+    def __init__(self, builder: _native.Builder, store: _WeightStore, memory: ActivationMemory) -> None:
         self._builder = builder
         self._store = store
         self._memory = memory
