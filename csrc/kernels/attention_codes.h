@@ -176,7 +176,7 @@ class CodeCache {
 #pragma GCC unroll 4
         for (int i = 0; i < count; ++i, offset += codes_step, quads += sizeof(Quad)) {
             for (int c = 0; c < C; ++c) {
-                prefetch(next[c] + offset);
+                prefetch_later(next[c] + offset);
                 const Bytes first = load_codes<0>(codes[c] + offset), second = load_codes<1>(codes[c] + offset);
                 for (int r = 0; r < R; ++r) {
                     const auto* quad = reinterpret_cast<const Quad*>(quads + r * row_step);

@@ -135,7 +135,7 @@ struct PairCache {
 
   private:
     TAILRACE_INLINE void fetch(const uint8_t* pair) {
-        for (size_t line = 0; line < Pairs::kPairBytes; line += 64) prefetch(pair + line);
+        for (size_t line = 0; line < Pairs::kPairBytes; line += 64) prefetch_later(pair + line);
     }
 };
 

@@ -19,6 +19,9 @@ TAILRACE_INLINE Vec zero() { return set1(0.0f); }
 
 TAILRACE_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
+// Not as near: what is needed later shall not push out what is needed now.
+TAILRACE_INLINE void prefetch_later(const void* p) { __builtin_prefetch(p, 0, 2); }
+
 // The horizontal reductions halve in the same order on every instruction set: lane i with lane i + 8, then i + 4, ...
 #if defined(__AVX2__)  // the others have them beside their vectors
 
