@@ -106,7 +106,8 @@ def main() -> int:
     descriptions, contestants, skipped = prepare(engines(arguments, Workshop(CHECKOUT / ".peers"), checkpoint))
     workloads = [workload for workload in WORKLOADS if workload.name in arguments.workloads]
     seed = random.SystemRandom().randrange(1 << 30)
-    outcome = run_rounds(list(turns(contestants, workloads, arguments.rounds)), PromptWriter(checkpoint), seed)
+    planned = list(turns(contestants, workloads, arguments.rounds))
+    outcome = run_rounds(planned, PromptWriter(checkpoint), seed, needed=OURS)
     comparison = Comparison(
         machine=describe_machine(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),

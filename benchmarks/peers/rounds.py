@@ -67,14 +67,16 @@ def turns(contestants: Sequence[Contestant], workloads: Sequence[ServingWorkload
                     yield Turn(round_index, workload, contestant)
 
 
-def run_rounds(planned: Sequence[Turn], writer: PromptWriter, seed: int) -> Outcome:
+def run_rounds(planned: Sequence[Turn], writer: PromptWriter, seed: int, needed: str) -> Outcome:
     """Take every turn; within a round a workload has the same prompts for all. An engine that fails is dropped.
 
-    Ctrl-C ends it early, with what was measured until then.
+    Ctrl-C ends it early, with what was measured until then; so does a failure of `needed`: the rest were in vain.
     """
     outcome, loads = Outcome(), _Loads(writer, seed)
     try:
         for number, turn in enumerate(planned, 1):
+            if needed in outcome.dropped:
+                break
             if turn.contestant.name not in outcome.dropped:
                 with working(f"[{number} of {len(planned)}] {turn}"):
                     _take(turn, loads, outcome)

@@ -48,7 +48,7 @@ def test_an_engine_that_only_takes_time_plays_in_few_rounds() -> None:
 def prompts_taken(writer: PromptWriter, num_rounds: int) -> list[tuple[str, Load]]:
     taken: list[tuple[str, Load]] = []
     field = [Contestant(name, ScriptedRunner(name, taken)) for name in ("us", "them")]
-    run_rounds(list(turns(field, [W1], num_rounds)), writer, seed=1)
+    run_rounds(list(turns(field, [W1], num_rounds)), writer, seed=1, needed="us")
     return taken
 
 
@@ -72,7 +72,7 @@ def test_there_is_a_prompt_for_each_request_and_for_each_stream_to_warm_up(write
 def test_an_engine_that_fails_is_dropped_and_the_others_go_on(writer: PromptWriter) -> None:
     broken = ScriptedRunner("broken", fails_in=lambda load: load.workload is W5)
     field = [*contestants("us"), Contestant("broken", broken)]
-    outcome = run_rounds(list(turns(field, [W1, W5], 2)), writer, seed=1)
+    outcome = run_rounds(list(turns(field, [W1, W5], 2)), writer, seed=1, needed="us")
     assert outcome.dropped == {"broken": "W5: no token within 120 s"}
     assert len(broken.taken) == 2
     measured = [(measurement.engine, measurement.round_index) for measurement in outcome.measurements]
@@ -84,6 +84,16 @@ def test_an_interrupt_keeps_what_was_measured(writer: PromptWriter) -> None:
         raise KeyboardInterrupt
 
     field = [*contestants("us"), Contestant("last", ScriptedRunner("last", fails_in=interrupt))]
-    outcome = run_rounds(list(turns(field, [W1, W5], 1)), writer, seed=1)
+    outcome = run_rounds(list(turns(field, [W1, W5], 1)), writer, seed=1, needed="us")
     assert outcome.is_interrupted
     assert [measurement.engine for measurement in outcome.measurements] == ["us"]
+
+
+def test_without_us_there_is_nothing_to_compare(writer: PromptWriter) -> None:
+    them = ScriptedRunner("them")
+    us = ScriptedRunner("us", fails_in=lambda load: load.workload is W5)
+    outcome = run_rounds(
+        list(turns([Contestant("us", us), Contestant("them", them)], [W1, W5], 2)), writer, seed=1, needed="us"
+    )
+    assert outcome.dropped.keys() == {"us"}
+    assert len(them.taken) == 1
