@@ -91,10 +91,10 @@ struct RowTile {
         }
         for (int r = 0; r < R; ++r) {
             for (int g = 0; g < kKeyGroups; ++g) s[r][g] = exp2(s[r][g] - set1(base[r]));
-            Cache::store_weights(keys, dim, seen[r], s[r], scratch.weights + r);
             float* totals = scratch.totals + (row + r) * kLanes;
             store(totals, fma(load(totals), set1(fade[r]), (s[r][0] + s[r][1]) + (s[r][2] + s[r][3])));
         }
+        Cache::store_weights(keys, dim, seen, s, scratch.weights);
     }
 
     template <int C>

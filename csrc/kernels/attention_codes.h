@@ -54,25 +54,32 @@ class CodeCache {
         }
     }
 
-    TAILRACE_INLINE void store_weights(const KeyBlock& keys, int dim, KeyRange seen, const Vec (&p)[kKeyGroups],
-                                       Weights* out) {
-        Vec scaled[kKeyGroups];
+    // Turns the weights of R rows, which become those of their values' codes, into operands.
+    template <int R>
+    TAILRACE_INLINE void store_weights(const KeyBlock& keys, int dim, const KeyRange (&seen)[R],
+                                       Vec (&p)[R][kKeyGroups], Weights* out) {
         for (int g = 0; g < kKeyGroups; ++g) {
-            Vec scale = load_scales(keys.groups[g] + kv_tile_bytes(KvFormat::kInt8, dim), dim);
-            // What lies at positions that were never written need not be a number.
-            if (!seen.is_whole()) scale = where_seen(seen, g, scale, zero());
-            scaled[g] = p[g] * scale;
+            const Vec scales = load_scales(keys.groups[g] + kv_tile_bytes(KvFormat::kInt8, dim), dim);
+            for (int r = 0; r < R; ++r) {
+                // What lies at positions that were never written need not be a number.
+                p[r][g] = p[r][g] * (seen[r].is_whole() ? scales : where_seen(seen[r], g, scales, zero()));
+            }
         }
-        const float top = largest(max(max(scaled[0], scaled[1]), max(scaled[2], scaled[3])));
-        const Vec steps = set1(steps_for(top));
-        VecI total = set1(int32_t{0});
-        for (int g = 0; g < kKeyGroups; ++g) {
-            const VecI numbers = to_numbers(scaled[g] * steps);
-            store_quads(out->quads + g * (kKeyGroup / kQuad), numbers);
-            total = total + numbers;
+        Vec steps[R];
+        for (int r = 0; r < R; ++r) {
+            const float top = largest(max(max(p[r][0], p[r][1]), max(p[r][2], p[r][3])));
+            steps[r] = set1(steps_for(top));
+            out[r].scale = top * (1.0f / kWordMax);
         }
-        out->shift = -128 * sum(total);
-        out->scale = top / kWordMax;
+        for (int r = 0; r < R; ++r) {
+            VecI total = set1(int32_t{0});
+            for (int g = 0; g < kKeyGroups; ++g) {
+                const VecI numbers = to_numbers(p[r][g] * steps[r]);
+                store_quads(out[r].quads + g * (kKeyGroup / kQuad), numbers);
+                total = total + numbers;
+            }
+            out[r].shift = -128 * sum(total);
+        }
     }
 
     // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.

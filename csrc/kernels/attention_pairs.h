@@ -104,8 +104,12 @@ struct PairCache {
         }
     }
 
-    TAILRACE_INLINE void store_weights(const KeyBlock&, int, KeyRange, const Vec (&p)[kKeyGroups], Weights* out) {
-        for (int g = 0; g < kKeyGroups; ++g) store_pairs(out->pairs + g * (kKeyGroup / 2), p[g]);
+    template <int R>
+    TAILRACE_INLINE void store_weights(const KeyBlock&, int, const KeyRange (&)[R], Vec (&p)[R][kKeyGroups],
+                                       Weights* out) {
+        for (int r = 0; r < R; ++r) {
+            for (int g = 0; g < kKeyGroups; ++g) store_pairs(out[r].pairs + g * (kKeyGroup / 2), p[r][g]);
+        }
     }
 
     // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.
