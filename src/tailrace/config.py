@@ -24,7 +24,7 @@ class EngineConfig:
     kv_memory_bytes: int | None = None
     kv_format: Literal["bf16", "int8", "f32"] | None = None  # how keys and values are kept
     budget_tokens: int = 512  # tokens one step may compute
-    chunk_tokens: int = 64  # of these, prompt tokens beside running streams
+    chunk_tokens: int = 32  # of these, prompt tokens beside running streams
     max_running: int = 64
     max_queued: int = 1024
     max_queued_tokens: int = 1_000_000

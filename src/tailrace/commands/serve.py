@@ -34,7 +34,7 @@ def run(
     max_model_tokens: PositiveInt | None = None,
     max_running: PositiveInt = 64,
     budget_tokens: PositiveInt = 512,
-    chunk_tokens: PositiveInt = 64,
+    chunk_tokens: PositiveInt = 32,
     kv_memory: ByteCount | None = None,
     kv_format: Literal["bf16", "int8", "f32"] | None = None,
     block_tokens: PositiveInt = 16,
