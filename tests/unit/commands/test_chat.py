@@ -57,6 +57,11 @@ class Terminal:
         os.close(self.device)
 
 
+def hear_ctrl_c() -> None:
+    """As from a shell: a process whose parent runs in the background is born deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 async def test_in_a_pipe_each_line_is_a_message_and_the_answers_come_out_bare() -> None:
     async with scripted(echo(asyncio.Event())) as server:
         pipe = asyncio.subprocess.PIPE
@@ -75,7 +80,7 @@ async def test_on_a_terminal_ctrl_c_stops_the_answer_and_the_talk_goes_on() -> N
         terminal = Terminal()
         device = terminal.device
         process = await asyncio.create_subprocess_exec(
-            *CHAT, "--url", server.url, stdin=device, stdout=device, stderr=device
+            *CHAT, "--url", server.url, stdin=device, stdout=device, stderr=device, preexec_fn=hear_ctrl_c
         )
         await terminal.wait_for("> ")
         terminal.type("wait...")
