@@ -13,6 +13,7 @@ import pytest
 from tailrace.cli import VERBS, main
 from tailrace.commands import bench
 from tailrace.version import __version__
+from tests.support.signals import hear_ctrl_c
 from tests.unit.bench.scripted import Asked, head, json_answer, scripted, text_chunk
 
 TAILRACE = (sys.executable, "-m", "tailrace.cli")
@@ -119,7 +120,7 @@ async def test_ctrl_c_ends_a_real_process_quietly_with_130() -> None:
     async with scripted(script) as server:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *TAILRACE, "bench", "--url", server.url, stdout=pipe, stderr=pipe
+            *TAILRACE, "bench", "--url", server.url, stdout=pipe, stderr=pipe, preexec_fn=hear_ctrl_c
         )
         await is_asked.wait()
         process.send_signal(signal.SIGINT)

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 
+from tests.support.signals import hear_ctrl_c
 from tests.unit.bench.scripted import Asked, Script, chat_chunk, event, head, json_answer, scripted, usage_chunk
 
 CHAT = (sys.executable, "-m", "tailrace.cli", "chat")
@@ -55,11 +56,6 @@ class Terminal:
         asyncio.get_running_loop().remove_reader(self._end)
         os.close(self._end)
         os.close(self.device)
-
-
-def hear_ctrl_c() -> None:
-    """As from a shell: a process whose parent runs in the background is born deaf to it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def test_in_a_pipe_each_line_is_a_message_and_the_answers_come_out_bare() -> None:
