@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import PurePath
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -94,7 +95,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
             "engine": measurement.engine,
             "round": measurement.round_index + 1,
             "other_cpu": measurement.other_cpu,
-            **measurement.report.to_dict(),
+            **_without_folders(measurement.report.to_dict()),
         }
         for measurement in comparison.outcome.measurements
     ]
@@ -108,6 +109,11 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "standings": [_standing_dict(standing) for standing in comparison.standings],
         "runs": runs,
     }
+
+
+def _without_folders(figures: dict[str, Any]) -> dict[str, Any]:
+    """Some servers call a model by the path it was loaded from, which says nothing outside of that machine."""
+    return figures | {key: PurePath(figures[key]).name for key in ("model_id", "tokenizer_id")}
 
 
 def _standing_dict(standing: Standing) -> dict[str, Any]:

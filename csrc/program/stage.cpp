@@ -34,8 +34,8 @@ int stream_pieces(const StepView& step, size_t num_bytes, int most) {
     return std::min(rounds * threads, most);
 }
 
-float* row_of(const StepView& worker, const FloatBuffer& buffer, int row) {
-    return worker.floats(buffer.offset) + static_cast<size_t>(row) * buffer.cols;
+float* row_of(const StepView& step, const FloatBuffer& buffer, int row) {
+    return step.floats(buffer.offset) + static_cast<size_t>(row) * buffer.cols;
 }
 
 // The parts of a quantised buffer, one behind the other.

@@ -1,15 +1,13 @@
 """Every instruction set of this build and machine computes what the portable kernels compute: compare.cpp says how."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tailrace.errors import SetupError
 from tailrace.ops.cpu import CpuBackend, supported_isas
+from tests.support.native import run
 
 pytestmark = pytest.mark.timeout(1200)  # the first test compiles every kernel for every instruction set
 
@@ -25,14 +23,6 @@ FLAGS = {
 }
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "kernels"
-TOOLS = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-
-
-def run(*command: str | Path) -> list[str]:
-    """The lines that a command says; a failure shows them."""
-    done = subprocess.run(command, env=TOOLS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    return done.stdout.splitlines()
 
 
 def stand_ins() -> set[str]:

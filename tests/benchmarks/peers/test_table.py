@@ -91,3 +91,12 @@ def test_the_file_keeps_runs_reasons_versions_and_standings() -> None:
     assert kept["engines"]["them"] == {"version": "server==2.1", "weights": "Q4_0", "flags": "-t 2 -np 32"}
     first = kept["standings"][0]
     assert (first["figure"], first["best_peer"], first["aim"], first["is_met"]) == ("ITL p50 ms", "them", 0.45, True)
+
+
+def test_the_file_calls_a_model_by_its_name_where_a_server_calls_it_by_its_path() -> None:
+    run = RUNS[1]
+    from_a_path = replace(run, report=replace(run.report, info=replace(run.report.info, model="/some/where/Q4_0.gguf")))
+
+    (row,) = to_dict(comparison(from_a_path))["runs"]
+
+    assert (row["model_id"], row["tokenizer_id"]) == ("Q4_0.gguf", "Q4_0.gguf")
