@@ -5,8 +5,9 @@ import numpy as np
 from benchmarks.kernels.random_weights import random_weights
 from benchmarks.kernels.shapes import Projections
 from benchmarks.kernels.subject import Subject
-from tailrace.ops.api import Program, ProgramBuilder, Tensor, Weight
+from tailrace.ops.builder import ProgramBuilder
 from tailrace.ops.packed import from_float32
+from tailrace.ops.program import Program, Tensor, Weight
 
 __all__ = ["NUM_IDS", "projections_subject"]
 

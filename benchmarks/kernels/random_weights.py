@@ -8,8 +8,8 @@ would; with one loud channel in every third group it is 24%, 39%, 30% and 1%: as
 
 import numpy as np
 
-from tailrace.ops.api import Program
 from tailrace.ops.packed import GROUP, PackedTensor, from_float32
+from tailrace.ops.program import Program
 
 __all__ = ["random_weights"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tailrace.ops.api import Program
 from tailrace.ops.packed import PackedTensor
+from tailrace.ops.program import Program
 
 __all__ = ["Subject"]
 

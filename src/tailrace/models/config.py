@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Architecture", "ModelConfig", "RopeScaling"]
+from tailrace.ops.program import Routing
 
-Architecture = Literal["llama", "qwen2", "qwen3"]
+__all__ = ["Architecture", "LatentConfig", "MixtureConfig", "ModelConfig", "RopeScaling", "SparseConfig"]
+
+# Those of DeepSeek: MoE-16B; V2 (Lite, Coder-V2, V2.5); V3 (R1, V3.1); V3.2.
+Architecture = Literal["llama", "qwen2", "qwen3", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,44 @@ class RopeScaling:
 
 
 @dataclass(frozen=True, slots=True)
+class LatentConfig:
+    """Sizes of multi-head latent attention. Queries have `plain_dim + rope_dim` values a head."""
+
+    latent_dim: int  # kv_lora_rank, r
+    plain_dim: int  # qk_nope_head_dim, dn
+    rope_dim: int  # qk_rope_head_dim, dr
+    value_dim: int  # v_head_dim, dv
+    query_latent_dim: int | None = None  # q_lora_rank; None: queries are projected in one step
+
+
+@dataclass(frozen=True, slots=True)
+class SparseConfig:
+    """The lightning indexer of DeepSeek sparse attention: rotary are the first `LatentConfig.rope_dim` of a head."""
+
+    num_heads: int
+    head_dim: int
+    top_k: int
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureConfig:
+    """Which layers are mixtures of experts, and of what: layer L is one from `first_layer` on, if L % `every` == 0."""
+
+    routing: Routing
+    expert_size: int  # intermediate size of one
+    num_shared: int = 0  # experts that every token goes through, together one MLP
+    first_layer: int = 0
+    every: int = 1
+    has_bias: bool = False  # e_score_correction_bias
+
+    def is_mixture(self, layer: int) -> bool:
+        return layer >= self.first_layer and layer % self.every == 0
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
+    """With `latent`, `head_dim` is that of queries and `num_kv_heads` means nothing."""
+
     architecture: Architecture
     vocab_size: int
     hidden_size: int
@@ -51,3 +91,7 @@ class ModelConfig:
     qk_norm: bool = False  # Qwen3
     sliding_window: int | None = None
     num_full_attention_layers: int = 0  # with sliding_window: layers with a lower index see everything
+    latent: LatentConfig | None = None  # DeepSeek V2 and later
+    sparse: SparseConfig | None = None  # V3.2
+    mixture: MixtureConfig | None = None
+    num_mtp_layers: int = 0  # multi-token prediction (V3), stored behind the decoder's layers

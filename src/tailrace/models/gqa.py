@@ -1,7 +1,8 @@
 """Grouped-query attention: many query heads share few key and value heads. Llama, Qwen2 and Qwen3 differ by config."""
 
 from tailrace.models.config import ModelConfig
-from tailrace.ops.api import ProgramBuilder, RopeSpec, Tensor, Weight
+from tailrace.ops.builder import ProgramBuilder
+from tailrace.ops.program import RopeSpec, Tensor, Weight
 
 __all__ = ["grouped_query_attention"]
 

@@ -1,7 +1,8 @@
 """The parts of a block that all our models share: norms, the gated MLP, and the way from hidden states to logits."""
 
 from tailrace.models.config import ModelConfig
-from tailrace.ops.api import ProgramBuilder, Tensor, Weight
+from tailrace.ops.builder import ProgramBuilder
+from tailrace.ops.program import Tensor, Weight
 
 __all__ = ["embedding", "gated_mlp", "head", "norm"]
 
@@ -15,11 +16,10 @@ def norm(build: ProgramBuilder, config: ModelConfig, name: str, x: Tensor) -> Te
     return build.rms_norm(x, Weight(name, (config.hidden_size,)), config.rms_norm_eps)
 
 
-def gated_mlp(build: ProgramBuilder, config: ModelConfig, layer: int, x: Tensor, *, residual: Tensor) -> Tensor:
-    """Record down(silu(gate(x)) * up(x)) + residual; x and the result are [rows, hidden]."""
-    name, hidden, inner = f"layers.{layer}", config.hidden_size, config.intermediate_size
-    gate_up = build.linear(x, Weight(f"{name}.gate", (inner, hidden)), Weight(f"{name}.up", (inner, hidden)))
-    return build.linear(build.swiglu(gate_up), Weight(f"{name}.down", (hidden, inner)), residual=residual)
+def gated_mlp(build: ProgramBuilder, name: str, inner: int, x: Tensor, *, residual: Tensor) -> Tensor:
+    """Record down(silu(gate(x)) * up(x)) + residual with the weights `name`.*; x and the result are [rows, hidden]."""
+    gate_up = build.linear(x, Weight(f"{name}.gate", (inner, x.cols)), Weight(f"{name}.up", (inner, x.cols)))
+    return build.linear(build.swiglu(gate_up), Weight(f"{name}.down", (residual.cols, inner)), residual=residual)
 
 
 def head(build: ProgramBuilder, config: ModelConfig, x: Tensor) -> Tensor:

@@ -4,15 +4,19 @@ from collections.abc import Callable
 
 from tailrace.errors import UnsupportedModel
 from tailrace.models.config import Architecture, ModelConfig
-from tailrace.models.llama import record_llama
-from tailrace.ops.api import Program
+from tailrace.models.decoder import record_decoder
+from tailrace.ops.program import Program
 
 __all__ = ["build_program"]
 
 _RECORDERS: dict[Architecture, Callable[[ModelConfig], Program]] = {
-    "llama": record_llama,
-    "qwen2": record_llama,
-    "qwen3": record_llama,
+    "llama": record_decoder,
+    "qwen2": record_decoder,
+    "qwen3": record_decoder,
+    "deepseek": record_decoder,
+    "deepseek_v2": record_decoder,
+    "deepseek_v3": record_decoder,
+    "deepseek_v32": record_decoder,
 }
 
 

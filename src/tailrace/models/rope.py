@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from tailrace.errors import UnsupportedModel
 from tailrace.models.config import ModelConfig, RopeScaling
-from tailrace.ops.api import RopeSpec
+from tailrace.ops.program import RopeSpec
 
-__all__ = ["rope_spec"]
+__all__ = ["attention_magnitude", "rope_spec"]
 
 
 def rope_spec(config: ModelConfig) -> RopeSpec:
@@ -20,6 +20,12 @@ def rope_spec(config: ModelConfig) -> RopeSpec:
         raise UnsupportedModel(f"rotary dimension {dim} is odd: rotary positions turn pairs")
     frequencies, scale = _frequencies(config, dim)
     return RopeSpec(tuple(frequencies), scale, config.rope_interleaved)
+
+
+def attention_magnitude(config: ModelConfig) -> float:
+    """YaRN's magnitude for `mscale_all_dim`, whose square multiplies the softmax scale of latent attention."""
+    scaling = config.rope_scaling
+    return 1.0 if scaling is None else _magnitude(scaling.factor, scaling.mscale_all_dim)
 
 
 def _frequencies(config: ModelConfig, dim: int) -> tuple[list[float], float]:

@@ -10,17 +10,7 @@ from numpy.typing import NDArray
 from tailrace.errors import CheckpointError, EngineError, SetupError
 from tailrace.ops import _native
 from tailrace.ops.activations import ActivationMemory, Codes
-from tailrace.ops.api import (
-    MAX_TOP_LOGPROBS,
-    Embed,
-    KvFormat,
-    Limits,
-    Program,
-    SampleOutputs,
-    SamplingInputs,
-    StepInputs,
-    Weight,
-)
+from tailrace.ops.api import MAX_TOP_LOGPROBS, KvFormat, Limits, SampleOutputs, SamplingInputs, StepInputs
 from tailrace.ops.arrays import compact, exportable
 from tailrace.ops.lowering import (
     AnglesStage,
@@ -39,6 +29,7 @@ from tailrace.ops.lowering import (
     lower,
 )
 from tailrace.ops.packed import PackedTensor
+from tailrace.ops.program import Embed, Program, Weight
 
 __all__ = [
     "ISA_VARIABLE",

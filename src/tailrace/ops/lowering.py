@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from tailrace.ops.api import (
+from tailrace.ops.packed import GROUP
+from tailrace.ops.program import (
     Embed,
     GatherRows,
     KvCacheSpec,
@@ -23,7 +24,6 @@ from tailrace.ops.api import (
     Tensor,
     Weight,
 )
-from tailrace.ops.packed import GROUP
 
 __all__ = [
     "AnglesStage",

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, EngineError
-from tailrace.ops.api import (
+from tailrace.ops.api import KvFormat, Limits, SampleOutputs, SamplingInputs, StepInputs
+from tailrace.ops.packed import PackedTensor
+from tailrace.ops.program import (
     Embed,
     GatherRows,
     KvCacheSpec,
-    KvFormat,
-    Limits,
     Linear,
     Op,
     PagedAttention,
@@ -24,13 +24,9 @@ from tailrace.ops.api import (
     RmsNorm,
     RopeAndStore,
     RopeSpec,
-    SampleOutputs,
-    SamplingInputs,
-    StepInputs,
     SwiGlu,
     Weight,
 )
-from tailrace.ops.packed import PackedTensor
 from tailrace.ops.reference_sampling import sample
 
 __all__ = ["ReferenceBackend", "ReferenceExecutable"]

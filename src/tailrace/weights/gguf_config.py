@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import get_args
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from tailrace.weights.names import GGUF_NAMES
 
 __all__ = ["ROPE_FACTORS", "read_config"]
 
-_KNOWN: Mapping[str, Architecture] = {name: name for name in get_args(Architecture)}
+_KNOWN: Mapping[str, Architecture] = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 ROPE_FACTORS = "rope_freqs.weight"
 _MAX_LAYERS = 1024
 

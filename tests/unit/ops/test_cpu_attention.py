@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tailrace.ops.api import KvFormat, Limits, Program, ProgramBuilder, RopeSpec, Weight
+from tailrace.ops.api import KvFormat, Limits
+from tailrace.ops.builder import ProgramBuilder
 from tailrace.ops.cpu import CpuBackend, supported_isas
 from tailrace.ops.packed import from_float32
+from tailrace.ops.program import Program, RopeSpec, Weight
 from tests.support.steps import Part, limits, step
 
 LIMITS: Limits = limits(max_tokens=200, max_sequences=1, max_model_tokens=208, block_tokens=16)

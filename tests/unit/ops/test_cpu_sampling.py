@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from tailrace.errors import EngineError
 from tailrace.ops import _native
-from tailrace.ops.api import MAX_TOP_LOGPROBS, ProgramBuilder, SampleOutputs, SamplingInputs, Weight
+from tailrace.ops.api import MAX_TOP_LOGPROBS, SampleOutputs, SamplingInputs
+from tailrace.ops.builder import ProgramBuilder
 from tailrace.ops.cpu import CpuBackend, CpuExecutable, supported_isas
 from tailrace.ops.packed import from_float32
+from tailrace.ops.program import Weight
 from tailrace.ops.reference_sampling import sample, uniform
 from tests.support.steps import Part, limits, sampling, step
 

@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import replace
 
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Program
 from tailrace.ops.lowering import (
     AnglesStage,
     AttentionStage,
@@ -19,6 +18,7 @@ from tailrace.ops.lowering import (
     buffers_of,
     lower,
 )
+from tailrace.ops.program import Program
 from tests.support.tiny import CONFIGS
 
 CONFIG = CONFIGS["plain"]

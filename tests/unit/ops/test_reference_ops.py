@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tailrace.ops.api import RopeSpec
+from tailrace.ops.program import RopeSpec
 from tailrace.ops.reference import attention, matmul, rms_norm, sigmoid, softmax, swiglu, turn
 
 Array = NDArray[np.float32]

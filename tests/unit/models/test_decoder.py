@@ -8,7 +8,7 @@ import pytest
 from tailrace.errors import UnsupportedModel
 from tailrace.models.config import Architecture, ModelConfig
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Linear, PagedAttention, Program, RopeAndStore
+from tailrace.ops.program import Linear, PagedAttention, Program, RopeAndStore
 
 LLAMA = ModelConfig(
     architecture="llama",
