@@ -69,7 +69,7 @@ class MixtureConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """With `latent`, `head_dim` is that of queries and `num_kv_heads` means nothing."""
+    """With `latent`, `head_dim` is that of queries, and `num_kv_heads` and `rotary_dim` mean nothing."""
 
     architecture: Architecture
     vocab_size: int

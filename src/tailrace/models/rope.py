@@ -11,11 +11,11 @@ __all__ = ["attention_magnitude", "rope_spec"]
 
 
 def rope_spec(config: ModelConfig) -> RopeSpec:
-    """The rotary positions of `config`'s attention heads.
+    """The rotary positions of `config`'s attention heads; with latent attention, of their turning part.
 
     Raises UnsupportedModel when the scaling lacks a number it needs.
     """
-    dim = config.rotary_dim or config.head_dim
+    dim = config.latent.rope_dim if config.latent is not None else config.rotary_dim or config.head_dim
     if dim % 2:
         raise UnsupportedModel(f"rotary dimension {dim} is odd: rotary positions turn pairs")
     frequencies, scale = _frequencies(config, dim)
@@ -25,7 +25,9 @@ def rope_spec(config: ModelConfig) -> RopeSpec:
 def attention_magnitude(config: ModelConfig) -> float:
     """YaRN's magnitude for `mscale_all_dim`, whose square multiplies the softmax scale of latent attention."""
     scaling = config.rope_scaling
-    return 1.0 if scaling is None else _magnitude(scaling.factor, scaling.mscale_all_dim)
+    if scaling is None or scaling.kind != "yarn":
+        return 1.0
+    return _magnitude(scaling.factor, scaling.mscale_all_dim)
 
 
 def _frequencies(config: ModelConfig, dim: int) -> tuple[list[float], float]:

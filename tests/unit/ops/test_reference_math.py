@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tailrace.ops.program import RopeSpec
-from tailrace.ops.reference import attention, matmul, rms_norm, sigmoid, softmax, swiglu, turn
+from tailrace.ops.reference_math import attention, matmul, rms_norm, sigmoid, softmax, swiglu, turn
 
 Array = NDArray[np.float32]
 

@@ -1,0 +1,66 @@
+"""The KV pool of the reference, and where the rows of a step stand in it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailrace.ops.api import Limits, StepInputs
+from tailrace.ops.program import KvCacheSpec
+from tailrace.ops.reference_math import Array
+
+__all__ = ["KvCache", "Rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where each token of a step stands: its position, and the block table of its sequence. All [T, ...]."""
+
+    positions: NDArray[np.int64]
+    tables: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, step: StepInputs) -> "Rows":
+        counts = np.diff(step.row_starts)
+        sequences = np.repeat(np.arange(len(counts)), counts)
+        within = np.arange(len(step.token_ids)) - step.row_starts[sequences]
+        return cls(step.starts[sequences] + within, step.block_tables[step.slots[sequences]])
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One kind of row of one layer, [num_blocks, block_tokens, G, D]."""
+
+    blocks: Array
+
+    def store(self, rows: Rows, heads: Array) -> None:
+        """Keep heads [T, G, D], each at its token's position."""
+        block_tokens = self.blocks.shape[1]
+        blocks = rows.tables[np.arange(len(heads)), rows.positions // block_tokens]
+        self.blocks[blocks, rows.positions % block_tokens] = heads
+
+    def up_to(self, table: NDArray[np.int32], position: int) -> Array:
+        """What a sequence's positions hold up to this one, [position + 1, G, D], gathered from its blocks."""
+        block_tokens, *head_shape = self.blocks.shape[1:]
+        used = table[: position // block_tokens + 1]
+        return self.blocks[used].reshape(-1, *head_shape)[: position + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class KvCache:
+    """The keys of one layer, and its values: without `spec.has_values` rows of no numbers."""
+
+    spec: KvCacheSpec
+    keys: Pool
+    values: Pool
+
+    @classmethod
+    def empty(cls, spec: KvCacheSpec, limits: Limits) -> "KvCache":
+        shape = (limits.num_blocks, limits.block_tokens, spec.num_kv_heads)
+        value_dim = spec.head_dim if spec.has_values else 0
+        keys, values = (np.zeros((*shape, dim), np.float32) for dim in (spec.head_dim, value_dim))
+        return cls(spec, Pool(keys), Pool(values))
+
+    def copy_block(self, source: int, target: int, num_tokens: int) -> None:
+        for pool in (self.keys, self.values):
+            pool.blocks[target, :num_tokens] = pool.blocks[source, :num_tokens]
