@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tailrace.ops.api import SampleOutputs, SamplingInputs, StepInputs
-from tailrace.ops.cpu import CpuExecutable
+from tailrace.ops.cpu.backend import CpuExecutable
 
 __all__ = ["CallTimes", "ClockedExecutable"]
 

@@ -14,7 +14,7 @@ from tailrace.engine.client import TokenStream
 from tailrace.engine.engine import Engine, Publish
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.engine.local import LocalEngine
-from tailrace.ops.cpu import CpuExecutable
+from tailrace.ops.cpu.backend import CpuExecutable
 from tailrace.records import Record, StepRecord
 from tailrace.types import Request, SamplingParams, TokenEvent
 from tailrace.weights.load import open_checkpoint

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tailrace.ops.cpu import supported_isas
+from tailrace.ops.cpu.backend import supported_isas
 
 __all__ = ["callgrind_isa", "count_with_callgrind", "instructions_of", "native_module", "why_no_callgrind"]
 

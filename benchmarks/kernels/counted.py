@@ -19,7 +19,7 @@ from benchmarks.kernels.shapes import Projections
 from benchmarks.kernels.steps import CONTEXT_TOKENS, Case, fill_context, limits, step
 from tailrace.ops.api import Limits, SamplingInputs, StepInputs
 from tailrace.ops.builder import ProgramBuilder
-from tailrace.ops.cpu import CpuBackend, CpuExecutable, KvFormat
+from tailrace.ops.cpu.backend import CpuBackend, CpuExecutable, KvFormat
 from tailrace.ops.packed import PackedTensor, from_float32
 from tailrace.ops.program import Program, RopeSpec, Weight
 from tests.support.steps import sampling

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.kernels.callgrind import callgrind_isa, count_with_callgrind, native_module, why_no_callgrind
 from benchmarks.kernels.counted import calls
 from benchmarks.kernels.hardware import HardwareCounter, why_no_counter
-from tailrace.ops.cpu import supported_isas
+from tailrace.ops.cpu.backend import supported_isas
 
 __all__ = ["Counts", "count_instructions", "why_not"]
 

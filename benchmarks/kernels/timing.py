@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from benchmarks.kernels.steps import Case, fill_context, limits, step
 from benchmarks.kernels.subject import Subject
 from tailrace.ops.api import Limits, StepInputs
-from tailrace.ops.cpu import Ceilings, CpuBackend, CpuExecutable, measure_ceilings
-from tailrace.ops.lowering import AttentionStage, Buffer, GatedStage, GemmStage, Stage
+from tailrace.ops.cpu.backend import Ceilings, CpuBackend, CpuExecutable, measure_ceilings
+from tailrace.ops.cpu.stages import AttentionStage, Buffer, GatedStage, GemmStage, Stage
 from tailrace.ops.program import Program, Weight
 
 __all__ = ["WHOLE", "Line", "Profile", "highest_ceilings", "measure"]

@@ -20,7 +20,7 @@ from rich.table import Table
 from benchmarks.quality.variants import VARIANTS, ConvertedTensors
 from benchmarks.serving.machine import describe_machine
 from tailrace.models.registry import build_program
-from tailrace.ops.cpu import CpuBackend, KvFormat, supported_isas
+from tailrace.ops.cpu.backend import CpuBackend, KvFormat, supported_isas
 from tailrace.weights.load import open_checkpoint
 from tests.support.oracle import Prose
 from tests.support.predictions import PROSE_LIMITS, predict

@@ -8,7 +8,7 @@ from benchmarks.kernels.steps import Case, cases
 from benchmarks.kernels.subjects import SUBJECTS
 from benchmarks.kernels.timing import WHOLE, Line, highest_ceilings, measure
 from benchmarks.scaling.finding import Finding
-from tailrace.ops.cpu import CpuBackend
+from tailrace.ops.cpu.backend import CpuBackend
 
 __all__ = ["context_finding", "model_finding"]
 

@@ -5,10 +5,12 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <stdexcept>
 
+#include "bind/builder.h"
 #include "program/ceilings.h"
 #include "program/program.h"
 
@@ -88,150 +90,6 @@ int add_float(Weights& weights, const AnyMatrix& values) {
 int add_vector(Weights& weights, const Vector<float>& values) {
     return weights.add_vector(values.data(), static_cast<int>(values.shape(0)));
 }
-
-// Where quantised rows lie: their offset in the activations, and in each thread's own copies if it may have one.
-using Codes = std::pair<size_t, std::optional<size_t>>;
-
-// Adds stages to a program; a buffer is its offset in the activations.
-class Builder {
-  public:
-    explicit Builder(Program& program) : program_(program) {}
-
-    void embed(int table, size_t out) {
-        auto stage = std::make_unique<EmbedStage>();
-        stage->table = &program_.weights().matrix(table);
-        stage->out = {out, stage->table->inputs};
-        program_.add(std::move(stage));
-    }
-
-    void norm(bool samples, int cols, size_t x, int weight, float eps, std::optional<size_t> out,
-              std::optional<Codes> quantized) {
-        auto stage = std::make_unique<NormStage>();
-        stage->rows = rows(samples);
-        stage->x = {x, cols};
-        stage->weight = program_.weights().vector(weight).data();
-        stage->eps = eps;
-        stage->out = floats(out, cols);
-        stage->quantized = codes(quantized, cols, samples);
-        program_.add(std::move(stage));
-    }
-
-    void quantize(bool samples, int cols, size_t x, const Codes& out) {
-        auto stage = std::make_unique<QuantizeStage>();
-        stage->rows = rows(samples);
-        stage->x = {x, cols};
-        stage->out = *codes(out, cols, samples);
-        program_.add(std::move(stage));
-    }
-
-    void gemm(bool samples, std::optional<size_t> x, std::optional<Codes> quantized, const std::vector<int>& matrices,
-              std::optional<int> bias, std::optional<size_t> residual, size_t out) {
-        auto stage = std::make_unique<GemmStage>();
-        int cols = 0;
-        for (int id : matrices) {
-            const Matrix& matrix = program_.weights().matrix(id);
-            stage->parts.push_back({matrix.format, matrix.inputs, matrix.tiles});
-            for (Tile& tile : stage->parts.back().tiles) tile.column += cols;
-            cols += matrix.outputs;
-            stage->num_tiles += static_cast<int>(matrix.tiles.size());
-            stage->num_bytes += matrix.tiles.size() * tile_bytes(matrix.format, matrix.inputs);
-        }
-        const int inputs = stage->parts.at(0).inputs;
-        stage->rows = rows(samples);
-        stage->x = floats(x, inputs);
-        stage->quantized = codes(quantized, inputs, samples);
-        if (bias) stage->bias = program_.weights().vector(*bias);
-        stage->residual = floats(residual, cols);
-        stage->out = {out, cols};
-        program_.add(std::move(stage));
-    }
-
-    void swiglu(bool samples, int cols, size_t x, std::optional<size_t> out, std::optional<Codes> quantized) {
-        auto stage = std::make_unique<SwiGluStage>();
-        stage->rows = rows(samples);
-        stage->x = {x, 2 * cols};
-        stage->out = floats(out, cols);
-        stage->quantized = codes(quantized, cols, samples);
-        stage->cols = cols;
-        program_.add(std::move(stage));
-    }
-
-    void gated(bool samples, const Codes& quantized, int gate, int up, const Codes& out) {
-        auto stage = std::make_unique<GatedStage>();
-        const Matrix& matrix = program_.weights().matrix(gate);
-        stage->rows = rows(samples);
-        stage->format = matrix.format;
-        stage->x = *codes(quantized, matrix.inputs, samples);
-        stage->add_units(matrix, program_.weights().matrix(up));
-        stage->out = *codes(out, matrix.outputs, samples);
-        program_.add(std::move(stage));
-    }
-
-    void angles(const std::vector<float>& inv_freq, float scale, size_t out) {
-        auto stage = std::make_unique<AnglesStage>();
-        stage->inv_freq = inv_freq;
-        stage->scale = scale;
-        stage->out = {out, 2 * static_cast<int>(inv_freq.size())};
-        program_.add(std::move(stage));
-    }
-
-    void rope(size_t qkv, size_t angles, int num_angles, bool interleaved, int cache, int num_heads,
-              std::optional<int> q_norm, std::optional<int> k_norm, float eps, size_t out) {
-        auto stage = std::make_unique<RopeStage>();
-        stage->cache = program_.cache(cache);
-        stage->qkv = {qkv, (num_heads + 2 * stage->cache.num_kv_heads) * stage->cache.head_dim};
-        stage->angles = {angles, 2 * num_angles};
-        stage->num_heads = num_heads;
-        stage->is_interleaved = interleaved;
-        stage->q_norm = q_norm ? program_.weights().vector(*q_norm).data() : nullptr;
-        stage->k_norm = k_norm ? program_.weights().vector(*k_norm).data() : nullptr;
-        stage->eps = eps;
-        stage->out = {out, num_heads * stage->cache.head_dim};
-        program_.add(std::move(stage));
-    }
-
-    void attention(size_t q, int cache, int num_heads, float scale, std::optional<int> window, size_t out,
-                   std::optional<Codes> quantized) {
-        auto stage = std::make_unique<AttentionStage>();
-        stage->cache = program_.cache(cache);
-        const int cols = num_heads * stage->cache.head_dim;
-        program_.limit_heads(num_heads / stage->cache.num_kv_heads);
-        stage->q = {q, cols};
-        if (auto* rope = dynamic_cast<RopeStage*>(program_.last_stage()); rope && rope->out.offset == q) {
-            rope->is_linked = true;
-            stage->rope = rope;
-        }
-        stage->num_heads = num_heads;
-        stage->scale = scale;
-        stage->window = window.value_or(0);
-        stage->out = {out, cols};
-        stage->quantized = codes(quantized, cols, false);
-        program_.add(std::move(stage));
-    }
-
-    void gather(int cols, size_t x, size_t out) {
-        auto stage = std::make_unique<GatherStage>();
-        stage->x = {x, cols};
-        stage->out = {out, cols};
-        program_.add(std::move(stage));
-    }
-
-  private:
-    static Rows rows(bool samples) { return samples ? Rows::kSamples : Rows::kTokens; }
-
-    static std::optional<FloatBuffer> floats(std::optional<size_t> offset, int cols) {
-        if (!offset) return std::nullopt;
-        return FloatBuffer{*offset, cols};
-    }
-
-    std::optional<QuantizedBuffer> codes(const std::optional<Codes>& place, int cols, bool samples) const {
-        if (!place) return std::nullopt;
-        const Limits& limits = program_.limits();
-        return QuantizedBuffer{place->first, cols, samples ? limits.max_samples : limits.max_tokens, place->second};
-    }
-
-    Program& program_;
-};
 
 struct PyStep {
     Vector<int32_t> token_ids, row_starts, starts, slots;
@@ -367,7 +225,7 @@ NB_MODULE(_native, module) {
     module.def("quantized_bytes", &quantized_bytes, "max_rows"_a, "cols"_a);
     module.def(
         "kv_tile_bytes",
-        [](const std::string& kv_format, int head_dim) { return 2 * kv_tile_bytes(kv_format_of(kv_format), head_dim); },
+        [](const std::string& kv_format, int head_dim) { return kv_tile_bytes(kv_format_of(kv_format), head_dim); },
         "kv_format"_a, "head_dim"_a);
     module.def("ceilings", &ceilings, "isa"_a, "num_threads"_a, "num_bytes"_a);
     module.def("uniform", &uniform, "seed"_a, "position"_a);
@@ -405,10 +263,12 @@ NB_MODULE(_native, module) {
             "__init__",
             [](Program* self, std::shared_ptr<Weights> weights, const std::string& isa, int max_tokens, int max_samples,
                int max_sequences, int max_blocks_per_sequence, int num_blocks, int block_tokens, int num_threads,
-               const std::vector<std::pair<int, int>>& caches, const std::string& kv_format, size_t activation_bytes,
-               size_t private_bytes) {
+               const std::vector<std::tuple<int, int, bool>>& caches, const std::string& kv_format,
+               size_t activation_bytes, size_t private_bytes) {
                 std::vector<CacheShape> shapes;
-                for (const auto& [num_kv_heads, head_dim] : caches) shapes.push_back({num_kv_heads, head_dim});
+                for (const auto& [num_kv_heads, head_dim, has_values] : caches) {
+                    shapes.push_back({num_kv_heads, head_dim, has_values});
+                }
                 const Limits limits{max_tokens, max_samples,  max_sequences, max_blocks_per_sequence,
                                     num_blocks, block_tokens, num_threads};
                 new (self) Program(std::move(weights), choose_isa(isa), limits, shapes, kv_format_of(kv_format),
@@ -431,22 +291,7 @@ NB_MODULE(_native, module) {
         .def_prop_ro("block_bytes", &Program::block_bytes)
         .def_prop_ro("shared_reads", &Program::shared_reads);
 
-    nb::class_<Builder>(module, "Builder")
-        .def(nb::init<Program&>(), nb::keep_alive<1, 2>(), "program"_a)
-        .def("embed", &Builder::embed, "table"_a, "out"_a)
-        .def("norm", &Builder::norm, "samples"_a, "cols"_a, "x"_a, "weight"_a, "eps"_a, "out"_a.none(),
-             "quantized"_a.none())
-        .def("quantize", &Builder::quantize, "samples"_a, "cols"_a, "x"_a, "out"_a)
-        .def("gemm", &Builder::gemm, "samples"_a, "x"_a.none(), "quantized"_a.none(), "matrices"_a, "bias"_a.none(),
-             "residual"_a.none(), "out"_a)
-        .def("swiglu", &Builder::swiglu, "samples"_a, "cols"_a, "x"_a, "out"_a.none(), "quantized"_a.none())
-        .def("gated", &Builder::gated, "samples"_a, "quantized"_a, "gate"_a, "up"_a, "out"_a)
-        .def("angles", &Builder::angles, "inv_freq"_a, "scale"_a, "out"_a)
-        .def("rope", &Builder::rope, "qkv"_a, "angles"_a, "num_angles"_a, "interleaved"_a, "cache"_a, "num_heads"_a,
-             "q_norm"_a.none(), "k_norm"_a.none(), "eps"_a, "out"_a)
-        .def("attention", &Builder::attention, "q"_a, "cache"_a, "num_heads"_a, "scale"_a, "window"_a.none(), "out"_a,
-             "quantized"_a.none())
-        .def("gather", &Builder::gather, "cols"_a, "x"_a, "out"_a);
+    bind_builder(module);
 }
 
 }  // namespace tailrace

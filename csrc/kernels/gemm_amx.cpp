@@ -70,7 +70,7 @@ TAILRACE_INLINE void dots(const int8_t* codes, size_t stride, VecI (&products)[k
 // Sixteen rows' codes of one group, those of fine quads included: each row's dots with sixteen outputs.
 template <class W>
 TAILRACE_INLINE void multiply(const QuantizedRows& x, size_t row, int group, VecI (&products)[kBlock]) {
-    const size_t stride = static_cast<size_t>(x.groups) * kGroup, first = row * stride + group * kGroup;
+    const size_t stride = static_cast<size_t>(x.row_groups) * kGroup, first = row * stride + group * kGroup;
     dots(x.codes + first, stride, products);
     uint64_t fine[2];
     std::memcpy(fine, x.fine_quads + static_cast<size_t>(group) * x.max_rows + row, sizeof fine);
@@ -80,7 +80,7 @@ TAILRACE_INLINE void multiply(const QuantizedRows& x, size_t row, int group, Vec
         for (int r = 0; r < kBlock; ++r) products[r] = products[r] + shift_left<8>(high[r]);
     }
     for (int r = 0; r < kBlock; ++r) {
-        products[r] = products[r] + W::start(x.shifts[(row + r) * x.groups + group]);
+        products[r] = products[r] + W::start(x.shifts[(row + r) * x.row_groups + group]);
     }
 }
 
@@ -98,7 +98,7 @@ void multiply_panel(const QuantizedRows& x, int first_row, int num_rows, const T
             VecI products[kBlock];
             multiply<W>(x, first_row + block, g, products);
             for (; done < block + kBlock; ++done) {
-                const size_t at = static_cast<size_t>(first_row + done) * x.groups + g;
+                const size_t at = static_cast<size_t>(first_row + done) * x.row_groups + g;
                 acc[done] = fma(to_float(products[done - block]), scale * set1(x.scales[at]), acc[done]);
                 acc[done] = W::add_offset(acc[done], w, x.sums[at]);
             }

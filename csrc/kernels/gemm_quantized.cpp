@@ -39,7 +39,7 @@ TAILRACE_INLINE bool has_fine_quads(const uint8_t* rows) {
 template <class W, int R>
 TAILRACE_INLINE void dot_high(const QuantizedRows& x, int row, int g, const uint8_t* w, VecI (&s)[R]) {
     const uint8_t* fine_quads = x.fine_quads + static_cast<size_t>(g) * x.max_rows + row;
-    const size_t stride = static_cast<size_t>(x.groups) * kGroup;
+    const size_t stride = static_cast<size_t>(x.row_groups) * kGroup;
     const int8_t* high = x.high + row * stride + static_cast<size_t>(g) * kGroup;
     for (int r = 0; r < R; ++r) s[r] = set1(int32_t{0});
     if (!has_fine_quads<R>(fine_quads)) return;
@@ -58,17 +58,17 @@ TAILRACE_INLINE void dot_high(const QuantizedRows& x, int row, int g, const uint
 // R rows times one tile; meanwhile fetches what lies `ahead` bytes behind it (0: nothing).
 template <class W, int R>
 void multiply_rows(const QuantizedRows& x, int row, const Tile& tile, ptrdiff_t ahead, const GemmOutput& out) {
-    const int groups = x.groups;
-    const size_t stride = static_cast<size_t>(groups) * kGroup;
+    const int groups = x.groups, row_groups = x.row_groups;
+    const size_t stride = static_cast<size_t>(row_groups) * kGroup;
     const uint8_t* w = tile.data;
     const int8_t* codes = x.codes + row * stride;
-    size_t at = static_cast<size_t>(row) * groups;
+    size_t at = static_cast<size_t>(row) * row_groups;
     Vec acc[R];
     for (int r = 0; r < R; ++r) acc[r] = zero();
     for (int g = 0; g < groups; ++g, ++at, codes += kGroup, w += W::kGroupBytes) {
         VecI s[R];
         dot_high<W, R>(x, row, g, w, s);
-        for (int r = 0; r < R; ++r) s[r] = s[r] + W::start(x.shifts[at + r * groups]);
+        for (int r = 0; r < R; ++r) s[r] = s[r] + W::start(x.shifts[at + r * row_groups]);
 #pragma GCC unroll 8
         for (int i = 0; i < kVectors; ++i) {
             const Bytes b = W::codes(w, i);
@@ -76,8 +76,8 @@ void multiply_rows(const QuantizedRows& x, int row, const Tile& tile, ptrdiff_t 
         }
         const Vec scale = W::scale(w);
         for (int r = 0; r < R; ++r) {
-            acc[r] = fma(to_float(s[r]), scale * set1(x.scales[at + r * groups]), acc[r]);
-            acc[r] = W::add_offset(acc[r], w, x.sums[at + r * groups]);
+            acc[r] = fma(to_float(s[r]), scale * set1(x.scales[at + r * row_groups]), acc[r]);
+            acc[r] = W::add_offset(acc[r], w, x.sums[at + r * row_groups]);
         }
         if (ahead != 0) {
             for (size_t line = 0; line < W::kGroupBytes; line += 64) prefetch(w + ahead + line);

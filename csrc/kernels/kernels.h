@@ -15,13 +15,15 @@ namespace tailrace {
 // bits more: value = scale * (256 * high + code). Which quads are fine is decided by the row alone. Rows follow each
 // other without a gap.
 struct QuantizedRows {
-    int8_t* codes;    // [rows][groups * 32]
-    int8_t* high;     // [rows][groups * 32], zero but in fine quads
-    float* scales;    // [rows][groups]
-    float* sums;      // [rows][groups], the sum of the values: what an offset of the weights is multiplied with
-    int32_t* shifts;  // [rows][groups], -128 * sum(256 * high + code): takes back the 128 q8 weights are stored with
+    int8_t* codes;  // [rows][row_groups * 32]
+    int8_t* high;   // [rows][row_groups * 32], zero but in fine quads
+    float* scales;  // [rows][row_groups]
+    float* sums;    // [rows][row_groups], the sum of the values: what an offset of the weights is multiplied with
+    int32_t*
+        shifts;  // [rows][row_groups], -128 * sum(256 * high + code): takes back the 128 q8 weights are stored with
     uint8_t* fine_quads;  // [groups][max_rows], one bit a quad
-    int groups;
+    int groups;           // that these rows have
+    int row_groups;       // from row to row in memory: more than `groups` where these are some columns of wider rows
     int max_rows;
 };
 

@@ -53,7 +53,7 @@ void quantize(const float* x, const QuantizedRows& out, int row, int first_group
     for (int c = 0; c < num_groups * kGroup; c += kLanes) squares = fma(load(x + c), load(x + c), squares);
     // The largest value that may decide its group's scale.
     const float bound = __builtin_sqrtf(fine_share * sum(squares) / static_cast<float>(num_groups));
-    size_t at = static_cast<size_t>(row) * out.groups + first_group;
+    size_t at = static_cast<size_t>(row) * out.row_groups + first_group;
     for (int g = 0; g < num_groups; ++g, ++at, x += kGroup) {
         const Vec low = load(x), high = load(x + kLanes);
         const float top = largest(max(abs(low), abs(high)));

@@ -65,7 +65,7 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
             return "heads of " + std::to_string(shape.head_dim) + " dimensions: 1 to " + std::to_string(kMaxHeadDim) +
                    " are supported";
         });
-        const size_t tile_bytes = 2 * kv_tile_bytes(kv_format, shape.head_dim);
+        const size_t tile_bytes = (shape.has_values ? 2 : 1) * kv_tile_bytes(kv_format, shape.head_dim);
         caches_.push_back(
             {nullptr, 0, tile_bytes, tile_bytes * groups, groups, shape.num_kv_heads, shape.head_dim, kv_format});
         scratch = std::max(scratch, attention_scratch_bytes(shape.head_dim));

@@ -18,6 +18,7 @@ namespace tailrace {
 struct CacheShape {
     int num_kv_heads;
     int head_dim;
+    bool has_values;  // else keys alone
 };
 
 class Program final : private Work {

@@ -4,101 +4,17 @@
 #include <cmath>
 #include <cstring>
 
+#include "program/rows.h"
+
 namespace tailrace {
 
 namespace {
-
-struct Range {
-    int first, last;
-};
-
-// The share of one piece when n things are cut into equal pieces.
-Range share(int n, int piece, int num_pieces) {
-    return {static_cast<int>(static_cast<int64_t>(n) * piece / num_pieces),
-            static_cast<int>(static_cast<int64_t>(n) * (piece + 1) / num_pieces)};
-}
-
-int count(const StepView& step, Rows rows) {
-    return rows == Rows::kTokens ? step.step.num_tokens : step.step.num_samples;
-}
-
-// Of work that is the same for each row: a few for each thread, so that all end together.
-int row_pieces(const StepView& step, int num_rows) { return std::min(num_rows, 4 * step.limits.num_threads); }
-
-// Of matrices that few rows are multiplied with: large enough to be one stream from memory, and as many for each
-// thread.
-int stream_pieces(const StepView& step, size_t num_bytes, int most) {
-    constexpr size_t kPieceBytes = 512 * 1024;
-    const int threads = step.limits.num_threads;
-    const int rounds = static_cast<int>(num_bytes / (kPieceBytes * threads)) + 1;
-    return std::min(rounds * threads, most);
-}
-
-float* row_of(const StepView& step, const FloatBuffer& buffer, int row) {
-    return step.floats(buffer.offset) + static_cast<size_t>(row) * buffer.cols;
-}
-
-// The parts of a quantised buffer, one behind the other.
-struct QuantizedLayout {
-    size_t codes, numbers, flags;
-
-    QuantizedLayout(size_t max_rows, size_t cols)
-        : codes(align64(max_rows * cols)),
-          numbers(align64(max_rows * (cols / kGroup) * 4)),
-          flags(align64(max_rows * (cols / kGroup))) {}
-
-    size_t num_bytes() const { return 2 * codes + 3 * numbers + flags; }
-};
-
-bool is_private(const QuantizedBuffer& buffer, int num_rows) {
-    return buffer.private_offset && num_rows <= kPrivateRows;
-}
-
-// The rows of a buffer in a step that has `num_rows` of them.
-QuantizedRows rows_of(const Worker& worker, const QuantizedBuffer& buffer, int num_rows) {
-    const bool is_own = is_private(buffer, num_rows);
-    const int max_rows = is_own ? kPrivateRows : buffer.max_rows;
-    const QuantizedLayout layout(max_rows, buffer.cols);
-    uint8_t* codes = is_own ? worker.copies + *buffer.private_offset : worker.activations + buffer.offset;
-    uint8_t* numbers = codes + 2 * layout.codes;
-    const auto floats = [&](int i) { return reinterpret_cast<float*>(numbers + i * layout.numbers); };
-    return {reinterpret_cast<int8_t*>(codes),
-            reinterpret_cast<int8_t*>(codes + layout.codes),
-            floats(0),
-            floats(1),
-            reinterpret_cast<int32_t*>(numbers + 2 * layout.numbers),
-            numbers + 3 * layout.numbers,
-            buffer.cols / kGroup,
-            max_rows};
-}
-
-// What a norm feeds carries the few large values of the residual stream; the results of gates and of attention are
-// even. Chosen on real text (tests/oracle/test_cpu_quality.py): without fine quads the best token is that of float32
-// activations in 95.9 percent of the places, with these in 98 and more, and log probabilities are nearer by a third.
-constexpr float kFineShareOfNorm = 0.3f;
-constexpr float kFineShareOfHead = 0.1f;
-constexpr float kFineShareOfGate = 0.6f;
-constexpr float kFineShareOfAttention = 0.5f;
-
-float fine_share(Rows rows) { return rows == Rows::kTokens ? kFineShareOfNorm : kFineShareOfHead; }
-
-void quantize_row(const Worker& worker, const float* x, const QuantizedRows& out, int row, float fine_share) {
-    worker.kernels.quantize(x, out, row, 0, out.groups, fine_share);
-}
-
-int row_chunks(int num_rows) { return (num_rows + kRowChunk - 1) / kRowChunk; }
 
 // Keeps the better of what is there and what comes.
 void offer(std::atomic<Candidate>& best, Candidate other) {
     Candidate seen = best.load(std::memory_order_relaxed);
     while (other < seen && !best.compare_exchange_weak(seen, other, std::memory_order_relaxed)) {
     }
-}
-
-uint8_t* tile_of(const CacheView& cache, const int32_t* blocks, int position, int head) {
-    const int group = position / kKeyGroup;
-    return cache.pool + blocks[group / cache.block_groups] * cache.block_stride +
-           group % cache.block_groups * cache.group_stride + head * cache.head_stride;
 }
 
 }  // namespace
@@ -167,6 +83,13 @@ void SwiGluStage::run(const Worker& worker, int piece) const {
     }
 }
 
+void GemmStage::add(const Matrix& matrix, int first_input, int column) {
+    parts.push_back({matrix.format, first_input, matrix.inputs, matrix.tiles});
+    for (Tile& tile : parts.back().tiles) tile.column += column;
+    num_tiles += static_cast<int>(matrix.tiles.size());
+    num_bytes += matrix.tiles.size() * tile_bytes(matrix.format, matrix.inputs);
+}
+
 void GemmStage::run_tiles(const Worker& worker, RowRange range, TileRange wanted, float* out_rows,
                           size_t stride) const {
     const GemmOutput target{out_rows, stride, bias.empty() ? nullptr : bias.data(),
@@ -180,11 +103,12 @@ void GemmStage::run_tiles(const Worker& worker, RowRange range, TileRange wanted
         if (first >= last) continue;
         const Tile* tiles = part.tiles.data() + first;
         if (is_quantized(part.format)) {
-            worker.kernels.gemm_quantized(part.format, rows_of(worker, *quantized, count(worker, rows)), range.first,
+            const QuantizedRows all = rows_of(worker, *quantized, count(worker, rows));
+            worker.kernels.gemm_quantized(part.format, columns_of(all, part.first_input, part.inputs), range.first,
                                           range.count, tiles, last - first, target);
         } else {
-            worker.kernels.gemm_float(part.format, row_of(worker, *x, 0), x->cols, part.inputs, range.first,
-                                      range.count, tiles, last - first, target);
+            worker.kernels.gemm_float(part.format, row_of(worker, *x, 0) + part.first_input, x->cols, part.inputs,
+                                      range.first, range.count, tiles, last - first, target);
         }
     }
 }

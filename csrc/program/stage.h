@@ -1,7 +1,7 @@
 // The stages a program is lowered to. Each cuts its work into pieces, which threads take as they come (team.h).
 //
 // Buffers are byte offsets into the program's one memory of activations; who may share memory is decided by the
-// lowering (tailrace/ops/buffers.py).
+// lowering (tailrace/ops/cpu/buffers.py).
 #pragma once
 
 #include <atomic>
@@ -129,10 +129,11 @@ struct QuantizeStage final : Stage {
     void run(const Worker& worker, int piece) const override;
 };
 
-// Several matrices side by side over one input.
+// Several matrices, each over its columns of the input, into its columns of the output.
 struct GemmStage final : Stage {
     struct Part {
         Format format;
+        int first_input;  // column of the input
         int inputs;
         std::vector<Tile> tiles;
     };
@@ -147,6 +148,8 @@ struct GemmStage final : Stage {
     FloatBuffer out;
     bool is_head = false;  // its results are the logits
 
+    // A matrix that reads the inputs from `first_input` on and writes the outputs from `column` on.
+    void add(const Matrix& matrix, int first_input, int column);
     int num_pieces(const StepView& step) const override;
     void run(const Worker& worker, int piece) const override;
 

@@ -16,7 +16,7 @@ from tailrace.errors import CheckpointError, EngineError
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.api import Backend, Executable, KvFormat, Limits
-from tailrace.ops.cpu import CpuBackend, CpuExecutable, supported_isas
+from tailrace.ops.cpu.backend import CpuBackend, CpuExecutable, supported_isas
 from tailrace.ops.packed import PackedTensor, from_float32, quantize_int4, quantize_int8
 from tailrace.ops.reference import ReferenceBackend
 from tests.support.steps import Part, block_tables, limits, step, teacher_forced

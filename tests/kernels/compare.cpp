@@ -71,8 +71,8 @@ struct Activations {
     }
 
     QuantizedRows rows() {
-        return {codes.data(),  high.data(),       scales.data(), sums.data(),
-                shifts.data(), fine_quads.data(), groups,        kMaxRows};
+        return {codes.data(),      high.data(), scales.data(), sums.data(), shifts.data(),
+                fine_quads.data(), groups,      groups,        kMaxRows};
     }
 
   private:

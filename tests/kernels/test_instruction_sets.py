@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.errors import SetupError
-from tailrace.ops.cpu import CpuBackend, supported_isas
+from tailrace.ops.cpu.backend import CpuBackend, supported_isas
 from tests.support.native import run
 
 pytestmark = pytest.mark.timeout(1200)  # the first test compiles every kernel for every instruction set

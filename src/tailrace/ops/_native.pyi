@@ -1,4 +1,4 @@
-"""The compiled module csrc/bind/module.cpp. Offsets are bytes into a program's activations; ids number weights."""
+"""The compiled module csrc/bind. Offsets are bytes into a program's activations; ids number weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -84,7 +84,7 @@ class Program:
         num_blocks: int,
         block_tokens: int,
         num_threads: int,
-        caches: Sequence[tuple[int, int]],
+        caches: Sequence[tuple[int, int, bool]],
         kv_format: str,
         activation_bytes: int,
         private_bytes: int,
@@ -115,6 +115,15 @@ class Builder:
         matrices: Sequence[int],
         bias: int | None,
         residual: int | None,
+        out: int,
+    ) -> None: ...
+    def head_gemm(
+        self,
+        x: int | None,
+        quantized: _Codes | None,
+        matrices: Sequence[int],
+        x_stride: int,
+        out_stride: int,
         out: int,
     ) -> None: ...
     def swiglu(self, samples: bool, cols: int, x: int, out: int | None, quantized: _Codes | None) -> None: ...

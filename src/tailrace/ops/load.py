@@ -27,7 +27,7 @@ def load_backend(name: str = "auto", kv_format: KvFormat | None = None) -> Backe
 
 def _cpu(kv_format: KvFormat) -> Backend:
     try:
-        from tailrace.ops.cpu import CpuBackend  # noqa: PLC0415  (only who wants it needs the compiled module)
+        from tailrace.ops.cpu.backend import CpuBackend  # noqa: PLC0415  (only who wants it needs the compiled module)
     except ImportError as error:
         raise SetupError(
             f"the native module is not built ({error}): install the package with a C++20 compiler, or take the "

@@ -3,7 +3,7 @@ import pytest
 
 from benchmarks.engine.clocked import ClockedExecutable
 from tailrace.models.registry import build_program
-from tailrace.ops.cpu import CpuBackend, CpuExecutable
+from tailrace.ops.cpu.backend import CpuBackend, CpuExecutable
 from tests.support.steps import Part, sampling, step
 from tests.support.steps import limits as make_limits
 from tests.support.tiny import CONFIGS, random_ids, random_weights

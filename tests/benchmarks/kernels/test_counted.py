@@ -1,5 +1,5 @@
 from benchmarks.kernels.counted import calls
-from tailrace.ops.cpu import supported_isas
+from tailrace.ops.cpu.backend import supported_isas
 
 
 def test_every_counted_step_runs_and_has_a_name_of_its_own() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.kernels.random_weights import random_weights
 from benchmarks.kernels.steps import CONTEXT_TOKENS, Case, fill_context, limits, step
 from tailrace.models.registry import build_program
-from tailrace.ops.cpu import CpuBackend
+from tailrace.ops.cpu.backend import CpuBackend
 from tests.support.tiny import CONFIGS
 
 CONFIG = replace(CONFIGS["plain"], max_model_tokens=1024)

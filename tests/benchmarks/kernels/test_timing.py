@@ -8,7 +8,7 @@ from benchmarks.kernels.steps import Case, cases
 from benchmarks.kernels.subject import Subject
 from benchmarks.kernels.timing import Cost, Profile, measure
 from tailrace.models.registry import build_program
-from tailrace.ops.cpu import Ceilings, CpuBackend
+from tailrace.ops.cpu.backend import Ceilings, CpuBackend
 from tests.support.tiny import CONFIGS
 
 CEILINGS = Ceilings(read_bytes_per_s=1e9, dot_ops_per_s=1e12)

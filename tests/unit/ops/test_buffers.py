@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.ops.buffers import Lifetime, plan_offsets
+from tailrace.ops.cpu.buffers import Lifetime, plan_offsets
 
 lifetimes = st.builds(
     lambda num_bytes, first, length: Lifetime(num_bytes, first, first + length),

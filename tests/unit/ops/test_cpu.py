@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailrace.errors import EngineError, SetupError
 from tailrace.models.registry import build_program
 from tailrace.ops.api import KvFormat, Limits, StepInputs
-from tailrace.ops.cpu import ISA_VARIABLE, CpuBackend, CpuExecutable, measure_ceilings, supported_isas
+from tailrace.ops.cpu.backend import ISA_VARIABLE, CpuBackend, CpuExecutable, measure_ceilings, supported_isas
 from tailrace.ops.packed import PackedTensor, quantize_int4
 from tests.support.steps import Part, limits, sampling, step, teacher_forced
 from tests.support.tiny import CONFIGS, random_ids, random_weights

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailrace.ops.api import KvFormat, Limits
 from tailrace.ops.builder import ProgramBuilder
-from tailrace.ops.cpu import CpuBackend, supported_isas
+from tailrace.ops.cpu.backend import CpuBackend, supported_isas
 from tailrace.ops.packed import from_float32
 from tailrace.ops.program import Program, RopeSpec, Weight
 from tests.support.steps import Part, limits, step

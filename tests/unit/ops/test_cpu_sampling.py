@@ -10,7 +10,7 @@ from tailrace.errors import EngineError
 from tailrace.ops import _native
 from tailrace.ops.api import MAX_TOP_LOGPROBS, SampleOutputs, SamplingInputs
 from tailrace.ops.builder import ProgramBuilder
-from tailrace.ops.cpu import CpuBackend, CpuExecutable, supported_isas
+from tailrace.ops.cpu.backend import CpuBackend, CpuExecutable, supported_isas
 from tailrace.ops.packed import from_float32
 from tailrace.ops.program import Weight
 from tailrace.ops.reference_sampling import sample, uniform

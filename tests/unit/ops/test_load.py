@@ -30,7 +30,7 @@ def test_an_unknown_name_is_refused_with_the_choices() -> None:
 
 
 def test_a_missing_native_module_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "tailrace.ops.cpu", raising=False)
+    monkeypatch.delitem(sys.modules, "tailrace.ops.cpu.backend", raising=False)
     monkeypatch.delattr("tailrace.ops._native", raising=False)
     monkeypatch.setitem(sys.modules, "tailrace.ops._native", None)
 

@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import replace
 
 from tailrace.models.registry import build_program
-from tailrace.ops.lowering import (
+from tailrace.ops.cpu.lowering import lower
+from tailrace.ops.cpu.stages import (
     AnglesStage,
     AttentionStage,
     Buffer,
@@ -16,7 +17,6 @@ from tailrace.ops.lowering import (
     Stage,
     SwiGluStage,
     buffers_of,
-    lower,
 )
 from tailrace.ops.program import Program
 from tests.support.tiny import CONFIGS

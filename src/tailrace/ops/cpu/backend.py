@@ -1,35 +1,22 @@
 """The native CPU back end: packs the weights once, plans all buffers, then computes each step in one native call."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.errors import CheckpointError, EngineError, SetupError
+from tailrace.errors import EngineError, SetupError
 from tailrace.ops import _native
-from tailrace.ops.activations import ActivationMemory, Codes
 from tailrace.ops.api import MAX_TOP_LOGPROBS, KvFormat, Limits, SampleOutputs, SamplingInputs, StepInputs
-from tailrace.ops.arrays import compact, exportable
-from tailrace.ops.lowering import (
-    AnglesStage,
-    AttentionStage,
-    Buffer,
-    EmbedStage,
-    GatedStage,
-    GatherStage,
-    GemmStage,
-    KernelFormat,
-    NormStage,
-    QuantizeStage,
-    RopeStage,
-    Stage,
-    SwiGluStage,
-    lower,
-)
+from tailrace.ops.cpu.activations import ActivationMemory
+from tailrace.ops.cpu.lowering import lower, matrices_of
+from tailrace.ops.cpu.recorder import Recorder
+from tailrace.ops.cpu.stages import Buffer, GatedStage, Stage
+from tailrace.ops.cpu.store import WeightStore
 from tailrace.ops.packed import PackedTensor
-from tailrace.ops.program import Embed, Program, Weight
+from tailrace.ops.program import Embed, Program
 
 __all__ = [
     "ISA_VARIABLE",
@@ -82,7 +69,8 @@ class CpuBackend:
 
     def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
         tile_bytes = sum(
-            cache.num_kv_heads * _native.kv_tile_bytes(self.kv_format, cache.head_dim) for cache in program.caches
+            (2 if cache.has_values else 1) * cache.num_kv_heads * _native.kv_tile_bytes(self.kv_format, cache.head_dim)
+            for cache in program.caches
         )
         return tile_bytes * block_tokens // _native.TILE_TOKENS
 
@@ -92,9 +80,10 @@ class CpuBackend:
         Raises CheckpointError when a weight is missing or has another shape than the program expects, SetupError when
         the machine or the limits do not allow it.
         """
-        store = _WeightStore(weights)
+        store = WeightStore(weights)
+        num_matrices = matrices_of(program)
         for weight in program.weights.values():
-            store.add(weight)
+            store.add(weight, num_matrices.get(weight.name, 1))
         try:
             return CpuExecutable(program, store, limits, self.isa, self.kv_format)
         except ValueError as error:
@@ -108,7 +97,7 @@ class CpuBackend:
 class CpuExecutable:
     """A program with its packed weights, its KV pool and its threads."""
 
-    def __init__(self, program: Program, store: "_WeightStore", limits: Limits, isa: str, kv_format: KvFormat) -> None:
+    def __init__(self, program: Program, store: "WeightStore", limits: Limits, isa: str, kv_format: KvFormat) -> None:
         stages = lower(program, store.formats)
         memory = ActivationMemory.plan(stages, limits, _native.quantized_bytes, _native.PRIVATE_ROWS)
         native = _native.Program(
@@ -121,7 +110,7 @@ class CpuExecutable:
             num_blocks=limits.num_blocks,
             block_tokens=limits.block_tokens,
             num_threads=limits.num_threads,
-            caches=[(cache.num_kv_heads, cache.head_dim) for cache in program.caches],
+            caches=[(cache.num_kv_heads, cache.head_dim, cache.has_values) for cache in program.caches],
             kv_format=kv_format,
             activation_bytes=memory.shared_bytes,
             private_bytes=memory.private_bytes,
@@ -129,7 +118,7 @@ class CpuExecutable:
         for stage in stages:
             if isinstance(stage, GatedStage):  # before any stage takes its tiles
                 store.packed.interleave(store.id_of(stage.gate), store.id_of(stage.up))
-        recorder = _Recorder(_native.Builder(native), store, memory)
+        recorder = Recorder(_native.Builder(native), store, memory)
         for stage in stages:
             recorder.record(stage)
         embeddings = min((op.table.shape[0] for op in program.ops if isinstance(op, Embed)), default=0)
@@ -225,160 +214,6 @@ class _Bound:
     native_step: _native.Step
     native_sampling: _native.Sampling
     outputs: SampleOutputs
-
-
-class _WeightStore:
-    """Packed weights by name; each is taken from the checkpoint once."""
-
-    def __init__(self, weights: Mapping[str, PackedTensor]) -> None:
-        self._weights = weights
-        self._ids: dict[str, int] = {}
-        self.formats: dict[str, KernelFormat] = {}
-        self.packed = _native.Weights()
-
-    def add(self, weight: Weight) -> None:
-        if weight.name not in self._weights:
-            raise CheckpointError(f"the checkpoint has no tensor {weight.name!r}, which the model needs")
-        tensor = self._weights[weight.name]
-        if tensor.shape != weight.shape:
-            raise CheckpointError(f"tensor {weight.name!r} has shape {tensor.shape}, the model needs {weight.shape}")
-        if len(tensor.shape) == 2:
-            self._ids[weight.name], self.formats[weight.name] = _pack(self.packed, tensor)
-        else:
-            self._ids[weight.name], self.formats[weight.name] = self._vector(tensor), "f32"
-
-    def id_of(self, weight: Weight) -> int:
-        return self._ids[weight.name]
-
-    def bias(self, weights: Sequence[Weight], biases: Sequence[Weight | None]) -> int | None:
-        """The biases side by side as one new vector, zeros where a weight has none."""
-        if all(bias is None for bias in biases):
-            return None
-        parts = [
-            np.zeros(weight.shape[0], np.float32) if bias is None else self._weights[bias.name].dequantize()
-            for weight, bias in zip(weights, biases, strict=True)
-        ]
-        return self.packed.add_vector(np.concatenate(parts))
-
-    def _vector(self, tensor: PackedTensor) -> int:
-        return self.packed.add_vector(np.ascontiguousarray(tensor.dequantize()))
-
-
-def _pack(packed: _native.Weights, tensor: PackedTensor) -> tuple[int, KernelFormat]:
-    match tensor.format:
-        case "q4":
-            scales, offsets = compact(tensor.scales, tensor.offsets)
-            number = packed.add_q4(exportable(tensor.values), scales, offsets)
-            return number, "q4" if scales.dtype == np.float16 else "q4 wide"
-        case "q8":
-            (scales,) = compact(tensor.scales)
-            number = packed.add_q8(exportable(tensor.values), scales)
-            return number, "q8" if scales.dtype == np.float16 else "q8 wide"
-        case kept:
-            return packed.add_float(exportable(tensor.values)), kept
-
-
-class _Recorder:
-    """Hands stages to the native program, with weights and buffers resolved to numbers."""
-
-    def __init__(self, builder: _native.Builder, store: _WeightStore, memory: ActivationMemory) -> None:
-        self._builder = builder
-        self._store = store
-        self._memory = memory
-        self._offsets = memory.shared
-
-    def record(self, stage: Stage) -> None:
-        match stage:
-            case EmbedStage(table=table, out=out):
-                self._builder.embed(self._store.id_of(table), self._offsets[out])
-            case GemmStage():
-                self._gemm(stage)
-            case GatedStage():
-                self._gated(stage)
-            case RopeStage():
-                self._rope(stage)
-            case AttentionStage():
-                self._attention(stage)
-            case AnglesStage(rope=rope, out=out):
-                self._builder.angles(list(rope.inv_freq), rope.scale, self._offsets[out])
-            case _:
-                self._record_rows(stage)
-
-    def _record_rows(self, stage: NormStage | QuantizeStage | SwiGluStage | GatherStage) -> None:
-        match stage:
-            case NormStage():
-                self._norm(stage)
-            case QuantizeStage(x=x, codes=codes):
-                self._builder.quantize(_is_sampled(x), x.tensor.cols, self._offsets[x], self._memory.codes(codes))
-            case SwiGluStage(x=x, cols=cols, out=out, codes=codes):
-                self._builder.swiglu(_is_sampled(x), cols, self._offsets[x], self._offset(out), self._codes(codes))
-            case GatherStage(x=x, out=out):
-                self._builder.gather(x.tensor.cols, self._offsets[x], self._offsets[out])
-
-    def _gated(self, stage: GatedStage) -> None:
-        gate, up = self._store.id_of(stage.gate), self._store.id_of(stage.up)
-        self._builder.gated(
-            _is_sampled(stage.x), self._memory.codes(stage.x), gate, up, self._memory.codes(stage.codes)
-        )
-
-    def _offset(self, buffer: Buffer | None) -> int | None:
-        return None if buffer is None else self._offsets[buffer]
-
-    def _codes(self, buffer: Buffer | None) -> Codes | None:
-        return None if buffer is None else self._memory.codes(buffer)
-
-    def _norm(self, stage: NormStage) -> None:
-        self._builder.norm(
-            _is_sampled(stage.x),
-            stage.x.tensor.cols,
-            self._offsets[stage.x],
-            self._store.id_of(stage.weight),
-            stage.eps,
-            self._offset(stage.out),
-            self._codes(stage.codes),
-        )
-
-    def _gemm(self, stage: GemmStage) -> None:
-        self._builder.gemm(
-            _is_sampled(stage.out),
-            self._offset(stage.x),
-            self._codes(stage.codes),
-            [self._store.id_of(weight) for weight in stage.weights],
-            self._store.bias(stage.weights, stage.biases),
-            self._offset(stage.residual),
-            self._offsets[stage.out],
-        )
-
-    def _rope(self, stage: RopeStage) -> None:
-        op = stage.op
-        self._builder.rope(
-            self._offsets[stage.qkv],
-            self._offsets[stage.angles],
-            len(op.rope.inv_freq),
-            op.rope.interleaved,
-            op.cache,
-            op.num_heads,
-            None if op.q_norm is None else self._store.id_of(op.q_norm),
-            None if op.k_norm is None else self._store.id_of(op.k_norm),
-            op.eps,
-            self._offsets[stage.out],
-        )
-
-    def _attention(self, stage: AttentionStage) -> None:
-        op = stage.op
-        self._builder.attention(
-            self._offsets[stage.q],
-            op.cache,
-            op.num_heads,
-            op.scale,
-            op.window,
-            self._offsets[stage.out],
-            self._codes(stage.codes),
-        )
-
-
-def _is_sampled(buffer: Buffer) -> bool:
-    return buffer.tensor.rows == "samples"
 
 
 def _native_step(step: StepInputs) -> _native.Step:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace.ops.api import Limits
-from tailrace.ops.buffers import Lifetime, plan_offsets
-from tailrace.ops.lowering import Buffer, NormStage, Stage, lifetimes_of
+from tailrace.ops.cpu.buffers import Lifetime, plan_offsets
+from tailrace.ops.cpu.stages import Buffer, NormStage, Stage, lifetimes_of
 
 __all__ = ["ActivationMemory", "Codes", "QuantizedBytes"]
 

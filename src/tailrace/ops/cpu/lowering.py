@@ -4,15 +4,31 @@ Knows shapes and weight formats only; nothing here touches an array.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Iterator, Mapping
 
+from tailrace.ops.cpu.stages import (
+    AnglesStage,
+    AttentionStage,
+    Buffer,
+    EmbedStage,
+    Form,
+    GatedStage,
+    GatherStage,
+    GemmStage,
+    KernelFormat,
+    NormStage,
+    QuantizeStage,
+    RopeStage,
+    Stage,
+    SwiGluStage,
+)
 from tailrace.ops.packed import GROUP
 from tailrace.ops.program import (
     Embed,
+    Experts,
     GatherRows,
     KvCacheSpec,
+    LatentAttention,
     Linear,
     Op,
     PagedAttention,
@@ -25,153 +41,26 @@ from tailrace.ops.program import (
     Weight,
 )
 
-__all__ = [
-    "AnglesStage",
-    "AttentionStage",
-    "Buffer",
-    "EmbedStage",
-    "GatedStage",
-    "GatherStage",
-    "GemmStage",
-    "KernelFormat",
-    "NormStage",
-    "QuantizeStage",
-    "RopeStage",
-    "Stage",
-    "SwiGluStage",
-    "buffers_of",
-    "lifetimes_of",
-    "lower",
-]
-
-Form = Literal["float", "int8"]
-KernelFormat = Literal["f32", "f16", "bf16", "q8", "q4", "q8 wide", "q4 wide"]  # wide: scales in float32
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """One tensor in one form: float32, or int8 with a scale for each group of 32 columns."""
-
-    tensor: Tensor
-    form: Form
-
-
-@dataclass(frozen=True, slots=True)
-class EmbedStage:
-    table: Weight
-    out: Buffer
-
-
-@dataclass(frozen=True, slots=True)
-class NormStage:
-    x: Buffer
-    weight: Weight
-    eps: float
-    out: Buffer | None
-    codes: Buffer | None
-
-
-@dataclass(frozen=True, slots=True)
-class QuantizeStage:
-    x: Buffer
-    codes: Buffer
-
-
-@dataclass(frozen=True, slots=True)
-class GemmStage:
-    """`x` feeds the weights kept in floats, `codes` the quantised ones; a stage may have both."""
-
-    x: Buffer | None
-    codes: Buffer | None
-    weights: tuple[Weight, ...]
-    biases: tuple[Weight | None, ...]
-    residual: Buffer | None
-    out: Buffer
-
-
-@dataclass(frozen=True, slots=True)
-class GatedStage:
-    """A linear to gate and up, their SwiGLU and its quantisation in one: the wide product is never stored."""
-
-    x: Buffer
-    gate: Weight
-    up: Weight
-    codes: Buffer
-
-
-@dataclass(frozen=True, slots=True)
-class SwiGluStage:
-    x: Buffer
-    cols: int
-    out: Buffer | None
-    codes: Buffer | None
-
-
-@dataclass(frozen=True, slots=True)
-class AnglesStage:
-    """Cosines and sines of the step's positions, once for all layers that turn alike."""
-
-    rope: RopeSpec
-    out: Buffer
-
-
-@dataclass(frozen=True, slots=True)
-class RopeStage:
-    qkv: Buffer
-    angles: Buffer
-    op: RopeAndStore
-    out: Buffer
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionStage:
-    q: Buffer
-    op: PagedAttention
-    out: Buffer
-    codes: Buffer | None
-
-
-@dataclass(frozen=True, slots=True)
-class GatherStage:
-    x: Buffer
-    out: Buffer
-
-
-Stage = (
-    EmbedStage
-    | NormStage
-    | QuantizeStage
-    | GemmStage
-    | GatedStage
-    | SwiGluStage
-    | AnglesStage
-    | RopeStage
-    | AttentionStage
-    | GatherStage
-)
-
-
-def buffers_of(stage: Stage) -> tuple[Buffer, ...]:
-    """Every buffer a stage reads or writes."""
-    values = (getattr(stage, field.name) for field in fields(stage))
-    return tuple(value for value in values if isinstance(value, Buffer))
-
-
-def lifetimes_of(stages: Sequence[Stage]) -> dict[Buffer, tuple[int, int]]:
-    """First and last stage of each buffer. Logits outlive the last stage: nothing is written behind them."""
-    lifetimes: dict[Buffer, tuple[int, int]] = {}
-    for index, stage in enumerate(stages):
-        # Norms and rotations may be left to the threads of the stage behind them: see Stage::prepare in csrc.
-        last = index + 1 if isinstance(stage, NormStage | RopeStage) else index
-        for buffer in buffers_of(stage):
-            first, previous = lifetimes.get(buffer, (index, last))
-            lifetimes[buffer] = first, max(previous, last)
-    return lifetimes
+__all__ = ["lower", "matrices_of"]
 
 
 def lower(program: Program, formats: Mapping[str, KernelFormat]) -> tuple[Stage, ...]:
     """The stages that compute `program` with weights of these formats, in order."""
     return tuple(_Lowering(program, formats).stages())
+
+
+def matrices_of(program: Program) -> dict[str, int]:
+    """Weights that are several matrices, one below the other: of how many heads, or experts."""
+    counts: dict[str, int] = {}
+    for op in program.ops:
+        match op:
+            case LatentAttention(k_b=k_b, v_b=v_b, num_heads=num_heads):
+                counts |= {k_b.name: num_heads, v_b.name: num_heads}
+            case Experts(gate=gate, up=up, down=down, routing=routing):
+                counts |= {weight.name: routing.num_experts for weight in (gate, up, down)}
+            case _:
+                pass
+    return counts
 
 
 class _Lowering:

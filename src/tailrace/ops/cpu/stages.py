@@ -1,0 +1,170 @@
+"""The stages that the CPU back end runs, and the buffers between them. Plain data: shapes and names, no arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from tailrace.ops.program import PagedAttention, RopeAndStore, RopeSpec, Tensor, Weight
+
+__all__ = [
+    "AnglesStage",
+    "AttentionStage",
+    "Buffer",
+    "EmbedStage",
+    "Form",
+    "GatedStage",
+    "GatherStage",
+    "GemmStage",
+    "HeadGemmStage",
+    "KernelFormat",
+    "NormStage",
+    "QuantizeStage",
+    "RopeStage",
+    "Stage",
+    "SwiGluStage",
+    "buffers_of",
+    "lifetimes_of",
+]
+
+Form = Literal["float", "int8"]
+KernelFormat = Literal["f32", "f16", "bf16", "q8", "q4", "q8 wide", "q4 wide"]  # wide: scales in float32
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """One tensor in one form: float32, or int8 with a scale for each group of 32 columns."""
+
+    tensor: Tensor
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedStage:
+    table: Weight
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class NormStage:
+    x: Buffer
+    weight: Weight
+    eps: float
+    out: Buffer | None
+    codes: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeStage:
+    x: Buffer
+    codes: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class GemmStage:
+    """`x` feeds the weights kept in floats, `codes` the quantised ones; a stage may have both."""
+
+    x: Buffer | None
+    codes: Buffer | None
+    weights: tuple[Weight, ...]
+    biases: tuple[Weight | None, ...]
+    residual: Buffer | None
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class HeadGemmStage:
+    """Each head's columns times its own matrix; the heads' matrices are the rows of `weight`, one below the other.
+
+    Head h reads `inputs` columns of x from h * x_stride on and writes its outputs from h * out_stride on.
+    """
+
+    x: Buffer
+    weight: Weight
+    num_heads: int
+    out_stride: int
+    out: Buffer
+
+    @property
+    def x_stride(self) -> int:
+        return self.x.tensor.cols // self.num_heads
+
+
+@dataclass(frozen=True, slots=True)
+class GatedStage:
+    """A linear to gate and up, their SwiGLU and its quantisation in one: the wide product is never stored."""
+
+    x: Buffer
+    gate: Weight
+    up: Weight
+    codes: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class SwiGluStage:
+    x: Buffer
+    cols: int
+    out: Buffer | None
+    codes: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnglesStage:
+    """Cosines and sines of the step's positions, once for all layers that turn alike."""
+
+    rope: RopeSpec
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class RopeStage:
+    qkv: Buffer
+    angles: Buffer
+    op: RopeAndStore
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionStage:
+    q: Buffer
+    op: PagedAttention
+    out: Buffer
+    codes: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class GatherStage:
+    x: Buffer
+    out: Buffer
+
+
+Stage = (
+    EmbedStage
+    | NormStage
+    | QuantizeStage
+    | GemmStage
+    | HeadGemmStage
+    | GatedStage
+    | SwiGluStage
+    | AnglesStage
+    | RopeStage
+    | AttentionStage
+    | GatherStage
+)
+
+
+def buffers_of(stage: Stage) -> tuple[Buffer, ...]:
+    """Every buffer a stage reads or writes."""
+    values = (getattr(stage, field.name) for field in fields(stage))
+    return tuple(value for value in values if isinstance(value, Buffer))
+
+
+def lifetimes_of(stages: Sequence[Stage]) -> dict[Buffer, tuple[int, int]]:
+    """First and last stage of each buffer. Logits outlive the last stage: nothing is written behind them."""
+    lifetimes: dict[Buffer, tuple[int, int]] = {}
+    for index, stage in enumerate(stages):
+        # Norms and rotations may be left to the threads of the stage behind them: see Stage::prepare in csrc.
+        last = index + 1 if isinstance(stage, NormStage | RopeStage) else index
+        for buffer in buffers_of(stage):
+            first, previous = lifetimes.get(buffer, (index, last))
+            lifetimes[buffer] = first, max(previous, last)
+    return lifetimes
