@@ -3,8 +3,9 @@
 All other block types are expanded to float32 by the `gguf` package, a few rows at a time.
 """
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,11 @@ class GgufTensor:
         """Raises UnsupportedModel for block types that no weight has."""
         if self.stored_format in _NEVER_WEIGHTS:
             raise UnsupportedModel(f"{self.where} has type {self.stored_format}, which is not a type of weights")
+
+    def as_matrix(self) -> Self:
+        """The matrices of a tensor [count, rows, columns] one below the other."""
+        rows = math.prod(self.shape[:-1])
+        return replace(self, info=replace(self.info, shape=(rows, self.shape[-1])))
 
     def packed(self) -> PackedTensor:
         """The tensor without loss; float32 where no other format holds it."""

@@ -1,7 +1,9 @@
 """A GGUF file as a checkpoint."""
 
+from functools import partial
 from pathlib import Path
 
+from tailrace.models.config import ModelConfig
 from tailrace.weights import gguf_text
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.fields import Fields
@@ -9,14 +11,15 @@ from tailrace.weights.fingerprint import fingerprint
 from tailrace.weights.gguf_blocks import GgufTensor
 from tailrace.weights.gguf_config import ROPE_FACTORS, read_config
 from tailrace.weights.gguf_parts import model_name, read_parts
+from tailrace.weights.gguf_tensors import find_tensor
 from tailrace.weights.lazy import Quantize, lazy_tensors
 from tailrace.weights.mapped import by_file
-from tailrace.weights.names import GGUF_NAMES
+from tailrace.weights.stored import FileTensors
 
 __all__ = ["open_gguf"]
 
 
-def open_gguf(path: Path, quantize: Quantize | None = None) -> Checkpoint:
+def open_gguf(path: Path, quantize: Quantize | None = None, *, mtp: bool = False) -> Checkpoint:
     """Open a GGUF file, or one that was split, by any of its parts.
 
     Raises CheckpointError or UnsupportedModel naming file, tensor or key.
@@ -24,8 +27,9 @@ def open_gguf(path: Path, quantize: Quantize | None = None) -> Checkpoint:
     gguf = read_parts(path)
     metadata = Fields(str(path), gguf.metadata)
     config = read_config(gguf)
-    in_file = {name: GgufTensor(info) for name, info in gguf.tensors.items()}
-    tensors = lazy_tensors(str(path), config, GGUF_NAMES, in_file, ignored=(ROPE_FACTORS,), quantize=quantize)
+    is_unused = partial(_is_unused, config=config)
+    found = FileTensors(str(path), {name: GgufTensor(info) for name, info in gguf.tensors.items()})
+    tensors = lazy_tensors(found, config, find_tensor, is_unused=is_unused, quantize=quantize, mtp=mtp)
     vocabulary = gguf_text.read_vocabulary(metadata, config.vocab_size)
     files = by_file((info.file, info.span) for info in gguf.tensors.values())
     return Checkpoint(
@@ -45,3 +49,9 @@ def open_gguf(path: Path, quantize: Quantize | None = None) -> Checkpoint:
         stored_bytes=sum(file.size for file, _ in files),
         files=[file for file, _ in files],
     )
+
+
+def _is_unused(name: str, config: ModelConfig) -> bool:
+    """Frequencies, which the config holds, and modules for multi-token prediction that nobody asked for."""
+    behind = range(config.num_layers, config.num_layers + config.num_mtp_layers)
+    return name == ROPE_FACTORS or name.startswith(tuple(f"blk.{layer}." for layer in behind))

@@ -1,17 +1,22 @@
 """A Hugging Face directory (config.json, *.safetensors, tokenizer.json) as a checkpoint."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tailrace.errors import CheckpointError, UnsupportedModel
+from tailrace.models.config import ModelConfig
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.fingerprint import fingerprint
 from tailrace.weights.hf_config import read_config
+from tailrace.weights.hf_tensors import find_tensor, num_mtp_layers
 from tailrace.weights.hf_text import read_json, read_text
 from tailrace.weights.lazy import Quantize, lazy_tensors
 from tailrace.weights.mapped import by_file
 from tailrace.weights.names import HUGGING_FACE_NAMES
 from tailrace.weights.safetensors import SafetensorsTensor, read_safetensors
+from tailrace.weights.stored import FileTensors
 
 __all__ = ["open_directory"]
 
@@ -20,12 +25,15 @@ _SINGLE = "model.safetensors"
 _IGNORED = ("lm_head.weight", ".rotary_emb.inv_freq")  # a tied head saved twice; frequencies, which we compute
 
 
-def open_directory(directory: Path, quantize: Quantize | None = None) -> Checkpoint:
+def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bool = False) -> Checkpoint:
     """Open a model directory. Raises CheckpointError or UnsupportedModel naming file, tensor or setting."""
     settings = read_json(directory / "config.json")
     in_files = _read_tensors(directory)
+    found = FileTensors(str(directory), in_files)
     config = read_config(settings, has_head=HUGGING_FACE_NAMES["head"] in in_files)
-    tensors = lazy_tensors(str(directory), config, HUGGING_FACE_NAMES, in_files, ignored=_IGNORED, quantize=quantize)
+    config = replace(config, num_mtp_layers=num_mtp_layers(found, config.num_layers))
+    is_unused = partial(_is_unused, config=config)
+    tensors = lazy_tensors(found, config, find_tensor, is_unused=is_unused, quantize=quantize, mtp=mtp)
     files = by_file((tensor.file, (tensor.begin, tensor.end)) for tensor in in_files.values())
     text = read_text(directory, settings, config.vocab_size)
     return Checkpoint(
@@ -45,6 +53,12 @@ def open_directory(directory: Path, quantize: Quantize | None = None) -> Checkpo
         stored_bytes=sum(file.size for file, _ in files),
         files=[file for file, _ in files],
     )
+
+
+def _is_unused(name: str, config: ModelConfig) -> bool:
+    """Tensors that are saved twice or that we compute, and modules for multi-token prediction nobody asked for."""
+    behind = range(config.num_layers, config.num_layers + config.num_mtp_layers)
+    return name.endswith(_IGNORED) or name.startswith(tuple(f"model.layers.{layer}." for layer in behind))
 
 
 def _read_tensors(directory: Path) -> dict[str, SafetensorsTensor]:

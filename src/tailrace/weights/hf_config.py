@@ -1,14 +1,13 @@
-"""Hugging Face config.json as a ModelConfig, for the classes that are Llama but for their settings.
-
-Both generations are read: `rope_theta` with `rope_scaling`, and `rope_parameters`; `type` and `rope_type`.
-"""
+"""Hugging Face config.json as a ModelConfig, for the classes that are Llama but for their settings, and DeepSeek's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailrace.errors import UnsupportedModel
-from tailrace.models.config import Architecture, ModelConfig, RopeScaling
+from tailrace.models.config import Architecture, LatentConfig, ModelConfig
 from tailrace.weights.fields import Fields
+from tailrace.weights.hf_deepseek import is_latent, read_latent, read_mixture, read_sparse, refuse_v4
+from tailrace.weights.hf_rope import RopeFields
 
 __all__ = ["read_config"]
 
@@ -17,13 +16,18 @@ _CLASSES: Mapping[str, Architecture] = {
     "MistralForCausalLM": "llama",
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
+    "DeepseekForCausalLM": "deepseek",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
 }
-_MODEL_TYPES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"} | {
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
+_MODEL_TYPES: Mapping[str, str] = {architecture: name for name, architecture in _CLASSES.items()} | {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
 }
 _MAX_LAYERS = 1024
-_MAX_TOKENS = 1 << 30
+_MAX_HEADS = 4096
+_MAX_HEAD_DIM = 1 << 16
 
 
 def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
@@ -33,39 +37,40 @@ def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
     class_name = _class_name(fields)
     architecture = _CLASSES[class_name]
     _refuse_unknown_features(fields)
-    num_heads = fields.integer("num_attention_heads", high=4096)
-    num_kv_heads = fields.integer("num_key_value_heads", num_heads, high=num_heads)
-    if num_heads % num_kv_heads:
-        raise fields.wrong("num_key_value_heads", f"a divisor of the {num_heads} heads")
-    hidden_size = fields.integer("hidden_size")
-    head_dim = fields.integer("head_dim", max(1, hidden_size // num_heads))
-    rope = _Rope.of(fields)
+    rope = RopeFields.of(fields)
+    latent = read_latent(fields) if is_latent(architecture) else None
+    heads = _grouped_heads(fields, rope) if latent is None else _latent_heads(fields, rope, latent, architecture)
     window, num_full = _sliding_window(fields, class_name)
     attention_bias = fields.flag("attention_bias", False)
     return ModelConfig(
         architecture=architecture,
         vocab_size=fields.integer("vocab_size"),
-        hidden_size=hidden_size,
+        hidden_size=fields.integer("hidden_size"),
         intermediate_size=fields.integer("intermediate_size"),
         num_layers=fields.integer("num_hidden_layers", high=_MAX_LAYERS),
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        head_dim=head_dim,
+        num_heads=heads.num_heads,
+        num_kv_heads=heads.num_kv_heads,
+        head_dim=heads.head_dim,
         max_model_tokens=rope.max_model_tokens,
         rms_norm_eps=fields.positive("rms_norm_eps", 1e-6),
         rope_theta=rope.theta,
         rope_scaling=rope.scaling,
-        rotary_dim=rope.rotary_dim(head_dim),
+        rope_interleaved=heads.are_interleaved,
+        rotary_dim=heads.rotary_dim,
         tie_word_embeddings=fields.flag("tie_word_embeddings", not has_head),
         qkv_bias=architecture == "qwen2" or attention_bias,
         output_bias=architecture != "qwen2" and attention_bias,
         qk_norm=architecture == "qwen3",
         sliding_window=window,
         num_full_attention_layers=num_full,
+        latent=latent,
+        sparse=read_sparse(fields, architecture, latent, rope.max_model_tokens),
+        mixture=read_mixture(fields, architecture),
     )
 
 
 def _class_name(fields: Fields) -> str:
+    refuse_v4(fields)
     names = fields.values.get("architectures") or [_MODEL_TYPES.get(fields.text("model_type", "")) or "nothing"]
     name = names[0] if isinstance(names, list) and isinstance(names[0], str) else "nothing"
     if name not in _CLASSES:
@@ -73,6 +78,41 @@ def _class_name(fields: Fields) -> str:
             f"{fields.source}: architecture {name!r} is not supported; supported: {', '.join(_CLASSES)}"
         )
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """How many heads attention has, how wide they are, and what of them turns how."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rotary_dim: int | None
+    are_interleaved: bool
+
+
+def _grouped_heads(fields: Fields, rope: RopeFields) -> _Heads:
+    num_heads = fields.integer("num_attention_heads", high=_MAX_HEADS)
+    num_kv_heads = fields.integer("num_key_value_heads", num_heads, high=num_heads)
+    if num_heads % num_kv_heads:
+        raise fields.wrong("num_key_value_heads", f"a divisor of the {num_heads} heads")
+    default_dim = max(1, fields.integer("hidden_size") // num_heads)
+    head_dim = fields.integer("head_dim", default_dim, high=_MAX_HEAD_DIM)
+    return _Heads(num_heads, num_kv_heads, head_dim, rope.rotary_dim(head_dim), are_interleaved=False)
+
+
+def _latent_heads(fields: Fields, rope: RopeFields, latent: LatentConfig, architecture: Architecture) -> _Heads:
+    """One key for all heads; the head_dim and num_key_value_heads of these configs say something else, or nothing."""
+    if rope.rotary_dim(latent.rope_dim) is not None:
+        raise UnsupportedModel(f"{fields.source}: partial_rotary_factor is not supported with latent attention")
+    return _Heads(
+        num_heads=fields.integer("num_attention_heads", high=_MAX_HEADS),
+        num_kv_heads=1,
+        head_dim=latent.plain_dim + latent.rope_dim,
+        rotary_dim=latent.rope_dim,
+        # Of these classes in transformers, V3's alone asks.
+        are_interleaved=architecture != "deepseek_v3" or fields.flag("rope_interleave", True),
+    )
 
 
 def _refuse_unknown_features(fields: Fields) -> None:
@@ -86,93 +126,6 @@ def _refuse_unknown_features(fields: Fields) -> None:
         raise UnsupportedModel(f"{fields.source}: hidden_act {activation!r} is not supported; supported: silu")
     if fields.flag("mlp_bias", False):
         raise UnsupportedModel(f"{fields.source}: mlp_bias is not supported")
-
-
-@dataclass(frozen=True, slots=True)
-class _Rope:
-    """The rotary settings of either generation: `block` is rope_parameters, or rope_scaling."""
-
-    fields: Fields
-    block: Fields
-    theta: float
-    kind: str
-
-    @classmethod
-    def of(cls, fields: Fields) -> "_Rope":
-        block = fields.table("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
-        if any(isinstance(value, Mapping) for value in block.values.values()):
-            raise UnsupportedModel(f"{block.source}: settings that differ between layers are not supported")
-        kind = block.text("rope_type", block.text("type", "default"))
-        theta = block.positive("rope_theta", fields.positive("rope_theta", 10000.0))
-        return cls(fields, block, theta, kind)
-
-    @property
-    def trained_tokens(self) -> int:
-        return self.fields.integer("max_position_embeddings")
-
-    @property
-    def scaling(self) -> RopeScaling | None:
-        match self.kind:
-            case "default":
-                return None
-            case "linear":
-                return RopeScaling("linear", factor=self.block.positive("factor"))
-            case "dynamic":
-                # As in transformers, nothing is stretched up to max_position_embeddings, and no further do we go.
-                return RopeScaling("dynamic", self.block.positive("factor"), self.trained_tokens)
-            case "llama3":
-                return self._llama3()
-            case "yarn":
-                return self._yarn()
-            case other:
-                raise UnsupportedModel(
-                    f"{self.block.source}: rope type {other!r} is not supported; supported: default, linear, dynamic, "
-                    "llama3, yarn"
-                )
-
-    @property
-    def max_model_tokens(self) -> int:
-        """max_position_embeddings, or what YaRN stretches the trained length to, where that is more."""
-        scaling = self.scaling
-        if scaling is None or scaling.kind != "yarn":
-            return self.trained_tokens
-        stretched = scaling.original_max_tokens * scaling.factor
-        if stretched > _MAX_TOKENS:
-            raise self.block.wrong("factor", f"such that the context stays below {_MAX_TOKENS} tokens")
-        return max(self.trained_tokens, int(stretched))
-
-    def rotary_dim(self, head_dim: int) -> int | None:
-        """The turned part of a head; None: all of it."""
-        holder = self.block if self.block.has("partial_rotary_factor") else self.fields
-        share = holder.positive("partial_rotary_factor", 1.0)
-        if not 2 <= head_dim * share <= head_dim:
-            raise holder.wrong("partial_rotary_factor", f"at most 1, and leave two of the {head_dim} values of a head")
-        return None if share == 1 else int(head_dim * share)
-
-    def _llama3(self) -> RopeScaling:
-        return RopeScaling(
-            "llama3",
-            factor=self.block.positive("factor"),
-            original_max_tokens=self.block.integer("original_max_position_embeddings"),
-            low_freq_factor=self.block.positive("low_freq_factor"),
-            high_freq_factor=self.block.positive("high_freq_factor"),
-        )
-
-    def _yarn(self) -> RopeScaling:
-        block, trained = self.block, self.trained_tokens
-        original = block.integer("original_max_position_embeddings", trained)
-        factor = block.positive("factor", trained / original)
-        return RopeScaling(
-            "yarn",
-            factor=factor,
-            original_max_tokens=original,
-            beta_fast=block.positive("beta_fast", 32.0),
-            beta_slow=block.positive("beta_slow", 1.0),
-            attention_factor=block.positive("attention_factor") if block.has("attention_factor") else None,
-            mscale=block.number("mscale", 0.0),
-            mscale_all_dim=block.number("mscale_all_dim", 0.0),
-            truncate=block.flag("truncate", True),
-        )
 
 
 def _sliding_window(fields: Fields, class_name: str) -> tuple[int | None, int]:

@@ -9,7 +9,8 @@ from typing import Any
 from tailrace.errors import SetupError
 from tailrace.models.config import ModelConfig, RopeScaling
 from tailrace.weights.checkpoint import Checkpoint
-from tailrace.weights.names import expected_shapes, tensor_class
+from tailrace.weights.expected import expected_shapes
+from tailrace.weights.names import tensor_class
 
 __all__ = ["ModelReport", "TensorClass", "inspect_checkpoint"]
 

@@ -1,55 +1,28 @@
 """The tensors of a checkpoint by our names: read, converted and checked one at a time, when asked for, and not kept."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
-from tailrace.weights.names import expected_shapes, file_names, tensor_class
+from tailrace.weights.expected import expected_shapes, mtp_shapes
+from tailrace.weights.names import tensor_class
 from tailrace.weights.quantize import quantize_rows
+from tailrace.weights.stored import FileTensors, Shape, StoredTensor
 
-__all__ = ["LazyTensors", "Quantize", "StoredTensor", "lazy_tensors"]
+__all__ = ["FindTensor", "LazyTensors", "Quantize", "lazy_tensors"]
 
 Quantize = Literal["int8", "int4"]
+FindTensor = Callable[[FileTensors, ModelConfig, str, Shape], StoredTensor]  # the tensor of our name, and its shape
 
 _BITS: dict[WeightFormat, int] = {"f32": 32, "f16": 16, "bf16": 16, "q8": 8, "q4": 4}
 _QUANTIZED_BITS: dict[Quantize, int] = {"int8": 8, "int4": 4}
 _ALWAYS_INT8 = frozenset({"embed", "head"})  # 4 bits there cost more quality than they save
-
-
-class StoredTensor(Protocol):
-    """One tensor as some file holds it."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def stored_format(self) -> str:
-        """The file's own word for its type: Q4_1, BF16."""
-        ...
-
-    @property
-    def where(self) -> str:
-        """File and tensor, for complaints."""
-        ...
-
-    @property
-    def format(self) -> WeightFormat | None:
-        """The packed format that holds the stored values exactly; None: there is none but float32."""
-        ...
-
-    def check(self) -> None:
-        """Raises UnsupportedModel when the stored type cannot be read."""
-        ...
-
-    def packed(self) -> PackedTensor: ...
-
-    def rows(self, begin: int, end: int) -> NDArray[np.float32]: ...
+_NEVER_QUANTIZED = frozenset({"router", "index.weights"})  # small, and what they decide is decided by small differences
 
 
 @dataclass(frozen=True)
@@ -78,7 +51,7 @@ class LazyTensors(Mapping[str, PackedTensor]):
 
     def _mode(self, name: str, stored: StoredTensor) -> Quantize | None:
         """How to quantise on the way in; None: the tensor stays as it is."""
-        if len(stored.shape) != 2 or stored.shape[1] % GROUP:
+        if len(stored.shape) != 2 or stored.shape[1] % GROUP or tensor_class(name) in _NEVER_QUANTIZED:
             return None
         mode = self.quantize
         if mode == "int4" and tensor_class(name) in _ALWAYS_INT8:
@@ -89,36 +62,34 @@ class LazyTensors(Mapping[str, PackedTensor]):
 
 
 def lazy_tensors(
-    source: str,
+    files: FileTensors,
     config: ModelConfig,
-    names: Mapping[str, str],
-    in_file: Mapping[str, StoredTensor],
+    find: FindTensor,
     *,
-    ignored: tuple[str, ...],
+    is_unused: Callable[[str], bool],
     quantize: Quantize | None,
+    mtp: bool,
 ) -> LazyTensors:
-    """Match a file's tensors with what `config` asks for: all there, of the right shape, of a readable type.
+    """Match the tensors in `files` with what `config` asks for: all there, of the right shape, of a readable type.
 
-    A tensor that nobody reads is refused, but for names that end in one of `ignored`: the model would run without it,
-    and answer wrongly.
+    A tensor that nobody reads is refused, but for names that `is_unused` knows: the model would run without it, and
+    answer wrongly. `mtp` asks for the weights of multi-token prediction too.
     """
-    theirs = file_names(names, expected_shapes(config))
-    for name in in_file.keys() - theirs.values():
-        if not name.endswith(ignored):
-            raise UnsupportedModel(f"{source}: tensor {name!r} has no place in a {config.architecture} model")
-    stored = {}
-    for ours, shape in expected_shapes(config).items():
-        if theirs[ours] not in in_file:
-            raise CheckpointError(f"{source}: tensor {theirs[ours]!r} is missing")
-        stored[ours] = _fitting(in_file[theirs[ours]], shape)
+    shapes = _shapes(files.source, config, mtp)
+    stored = {name: find(files, config, name, shape) for name, shape in shapes.items()}
+    for name in files.tensors.keys() - files.taken:
+        if not is_unused(name):
+            raise UnsupportedModel(f"{files.source}: tensor {name!r} has no place in a {config.architecture} model")
     return LazyTensors(stored, quantize)
 
 
-def _fitting(stored: StoredTensor, shape: tuple[int, ...]) -> StoredTensor:
-    if stored.shape != shape:
-        raise CheckpointError(f"{stored.where} has shape {list(stored.shape)}, the config asks for {list(shape)}")
-    stored.check()
-    return stored
+def _shapes(source: str, config: ModelConfig, mtp: bool) -> dict[str, Shape]:
+    if mtp and not config.num_mtp_layers:
+        raise CheckpointError(f"{source}: weights for multi-token prediction are asked for, and the files hold none")
+    try:
+        return expected_shapes(config) | (mtp_shapes(config) if mtp else {})
+    except UnsupportedModel as error:
+        raise UnsupportedModel(f"{source}: {error}") from error
 
 
 def _checked(stored: StoredTensor, packed: PackedTensor) -> PackedTensor:

@@ -16,19 +16,20 @@ __all__ = ["open_checkpoint"]
 
 
 def open_checkpoint(
-    model: str | None, *, quantize: Quantize | None = None, progress: Progress | None = None
+    model: str | None, *, quantize: Quantize | None = None, mtp: bool = False, progress: Progress | None = None
 ) -> Checkpoint:
     """Open what `model` names; None or "default" is the embedded model.
 
-    `quantize` converts matrices wider than it on the way in; embedding and head stay at 8 bit. `progress` follows the
-    download of the default model. Raises CheckpointError, UnsupportedModel or SetupError, in one line.
+    `quantize` converts matrices wider than it on the way in; embedding and head stay at 8 bit, routers as they are.
+    `mtp` loads the weights for multi-token prediction too. `progress` follows the download of the default model.
+    Raises CheckpointError, UnsupportedModel or SetupError, in one line.
     """
     if model is None or model == "default":
-        return dataclasses.replace(open_gguf(default_model_path(progress), quantize), name=DEFAULT_MODEL_NAME)
+        return dataclasses.replace(open_gguf(default_model_path(progress), quantize, mtp=mtp), name=DEFAULT_MODEL_NAME)
     if (path := _existing(model)) is not None:
-        return _open_directory(path, quantize) if path.is_dir() else open_gguf(path, quantize)
+        return _open_directory(path, quantize, mtp) if path.is_dir() else open_gguf(path, quantize, mtp=mtp)
     if is_hub_id(model) and not model.endswith(".gguf"):
-        return dataclasses.replace(open_directory(hub_directory(model), quantize), name=model)
+        return dataclasses.replace(open_directory(hub_directory(model), quantize, mtp=mtp), name=model)
     raise SetupError(
         f"model {model!r} is neither a file nor a directory here, nor a hub id (owner/name); leave it out for the "
         "default model"
@@ -44,9 +45,9 @@ def _existing(model: str) -> Path | None:
         raise SetupError(f"model {model[:200]!r} cannot be looked at: {error}") from error
 
 
-def _open_directory(path: Path, quantize: Quantize | None) -> Checkpoint:
+def _open_directory(path: Path, quantize: Quantize | None, mtp: bool) -> Checkpoint:
     """A directory that holds one GGUF file and no config is taken for that file."""
     files = sorted(path.glob("*.gguf"))
     if not (path / "config.json").is_file() and len(files) == 1:
-        return open_gguf(files[0], quantize)
-    return open_directory(path, quantize)
+        return open_gguf(files[0], quantize, mtp=mtp)
+    return open_directory(path, quantize, mtp=mtp)

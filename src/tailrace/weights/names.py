@@ -1,10 +1,13 @@
-"""Our tensor names beside those of GGUF and Hugging Face files, and the shapes a config asks for."""
+"""Our tensor names beside those of GGUF and Hugging Face files.
 
-from collections.abc import Iterable, Iterator, Mapping
+A name in braces is filled in: {layer}, and {expert} where each expert is a tensor of its own.
+"""
 
-from tailrace.models.config import ModelConfig
+from collections.abc import Iterable, Mapping
 
-__all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "expected_shapes", "file_names", "tensor_class"]
+__all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "file_name", "file_names", "tensor_class"]
+
+_NUMBERED = ("layers.", "mtp.")
 
 GGUF_NAMES: Mapping[str, str] = {
     "embed": "token_embd.weight",
@@ -46,44 +49,47 @@ HUGGING_FACE_NAMES: Mapping[str, str] = {
     "gate": "model.layers.{layer}.mlp.gate_proj.weight",
     "up": "model.layers.{layer}.mlp.up_proj.weight",
     "down": "model.layers.{layer}.mlp.down_proj.weight",
+    "q_a": "model.layers.{layer}.self_attn.q_a_proj.weight",
+    "q_a_norm": "model.layers.{layer}.self_attn.q_a_layernorm.weight",
+    "q_b": "model.layers.{layer}.self_attn.q_b_proj.weight",
+    "kv_a": "model.layers.{layer}.self_attn.kv_a_proj_with_mqa.weight",
+    "kv_a_norm": "model.layers.{layer}.self_attn.kv_a_layernorm.weight",
+    "kv_b": "model.layers.{layer}.self_attn.kv_b_proj.weight",  # k_b and v_b, head by head
+    "index.q": "model.layers.{layer}.self_attn.indexer.wq_b.weight",
+    "index.k": "model.layers.{layer}.self_attn.indexer.wk.weight",
+    "index.k_norm": "model.layers.{layer}.self_attn.indexer.k_norm.weight",
+    "index.k_norm.bias": "model.layers.{layer}.self_attn.indexer.k_norm.bias",
+    "index.weights": "model.layers.{layer}.self_attn.indexer.weights_proj.weight",
+    "router": "model.layers.{layer}.mlp.gate.weight",
+    "router.bias": "model.layers.{layer}.mlp.gate.e_score_correction_bias",
+    "experts.gate": "model.layers.{layer}.mlp.experts.{expert}.gate_proj.weight",
+    "experts.up": "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight",
+    "experts.down": "model.layers.{layer}.mlp.experts.{expert}.down_proj.weight",
+    "shared.gate": "model.layers.{layer}.mlp.shared_experts.gate_proj.weight",
+    "shared.up": "model.layers.{layer}.mlp.shared_experts.up_proj.weight",
+    "shared.down": "model.layers.{layer}.mlp.shared_experts.down_proj.weight",
+    "enorm": "model.layers.{layer}.enorm.weight",
+    "hnorm": "model.layers.{layer}.hnorm.weight",
+    "eh_proj": "model.layers.{layer}.eh_proj.weight",
+    "shared_head_norm": "model.layers.{layer}.shared_head.norm.weight",
 }
-
-
-def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Every tensor a model of this config reads, by our name."""
-    table = (config.vocab_size, config.hidden_size)
-    shapes: dict[str, tuple[int, ...]] = {"embed": table, "norm": (config.hidden_size,)}
-    if not config.tie_word_embeddings:
-        shapes["head"] = table
-    block = dict(_block_shapes(config))
-    for layer in range(config.num_layers):
-        shapes |= {f"layers.{layer}.{part}": shape for part, shape in block.items()}
-    return shapes
-
-
-def _block_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    hidden, inner = config.hidden_size, config.intermediate_size
-    q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    yield from {"attention_norm": (hidden,), "mlp_norm": (hidden,)}.items()
-    yield from {"q": (q, hidden), "k": (kv, hidden), "v": (kv, hidden), "o": (hidden, q)}.items()
-    yield from {"gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}.items()
-    if config.qkv_bias:
-        yield from {"q.bias": (q,), "k.bias": (kv,), "v.bias": (kv,)}.items()
-    if config.output_bias:
-        yield "o.bias", (hidden,)
-    if config.qk_norm:
-        yield from {"q_norm": (config.head_dim,), "k_norm": (config.head_dim,)}.items()
 
 
 def tensor_class(name: str) -> str:
     """`layers.7.q` -> `q`: what a tensor is, wherever it stands."""
-    return name.split(".", 2)[2] if name.startswith("layers.") else name
+    return name.split(".", 2)[2] if name.startswith(_NUMBERED) else name
 
 
 def file_names(names: Mapping[str, str], ours: Iterable[str]) -> dict[str, str]:
-    """Our names -> the names in a file whose naming is `names`."""
-    return {name: names[tensor_class(name)].format(layer=_layer(name)) for name in ours}
+    """Our names -> the names in a file whose naming is `names`, for tensors that files hold as we do."""
+    return {name: file_name(names, name) for name in ours}
 
 
-def _layer(name: str) -> str:
-    return name.split(".", 2)[1] if name.startswith("layers.") else ""
+def file_name(names: Mapping[str, str], ours: str, num_layers: int = 0, *, part: str | None = None) -> str:
+    """The name of our tensor `ours` in a file, or of its neighbour `part`; {expert} is left to be filled in.
+
+    Modules for multi-token prediction are numbered on from the `num_layers` layers.
+    """
+    before = num_layers if ours.startswith("mtp.") else 0
+    layer = before + int(ours.split(".", 2)[1]) if ours.startswith(_NUMBERED) else ""
+    return names[part or tensor_class(ours)].replace("{layer}", str(layer))

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -60,6 +61,10 @@ class SafetensorsTensor:
         wanted = math.prod(self.shape) * np.dtype(_READABLE[self.stored_format][1]).itemsize
         if self.end - self.begin != wanted:
             raise CheckpointError(f"{self.where} has {self.end - self.begin} bytes, its shape needs {wanted}")
+
+    def as_matrix(self) -> Self:
+        """The matrices of a tensor [count, rows, columns] one below the other."""
+        return replace(self, shape=(math.prod(self.shape[:-1]), self.shape[-1]))
 
     def packed(self) -> PackedTensor:
         name, dtype = _READABLE[self.stored_format]

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from tailrace.models.config import ModelConfig
-from tailrace.weights.names import GGUF_NAMES, HUGGING_FACE_NAMES, expected_shapes, file_names
+from tailrace.weights.expected import expected_shapes
+from tailrace.weights.names import GGUF_NAMES, HUGGING_FACE_NAMES, file_names
 
 __all__ = [
     "TINY",
@@ -28,6 +29,7 @@ __all__ = [
     "write_directory",
     "write_gguf",
     "write_gguf_part",
+    "write_stored",
 ]
 
 Array = NDArray[Any]
@@ -179,18 +181,29 @@ def write_directory(
 
     `settings` overrides config.json, None leaves a key out; `files` are further JSON files (or text), None leaves out.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     values = random_weights(config)
     names = file_names(HUGGING_FACE_NAMES, values)
     stored = {names[name]: array.astype(dtype) for name, array in values.items()} | dict(extra or {})
+    write_stored(directory, hugging_face_settings(config) | dict(settings or {}), stored, num_files, files)
+    return {name: stored[names[name]].astype(np.float32) for name in values}
+
+
+def write_stored(
+    directory: Path,
+    settings: Mapping[str, Any],
+    stored: Mapping[str, Array],
+    num_files: int = 1,
+    files: Mapping[str, Any] | None = None,
+) -> None:
+    """Write these tensors and settings; of the settings, those that are None are left out."""
+    directory.mkdir(parents=True, exist_ok=True)
     _write_shards(directory, stored, num_files)
-    written: dict[str, Any] = {"config.json": _without_none(hugging_face_settings(config) | dict(settings or {}))}
+    written: dict[str, Any] = {"config.json": _without_none(settings)}
     written |= {"tokenizer.json": tokenizer_json(), **(files or {})}
     for name, content in written.items():
         if content is not None:
             text = content if isinstance(content, str) else json.dumps(content)
             (directory / name).write_text(text, encoding="utf-8")
-    return {name: stored[names[name]].astype(np.float32) for name in values}
 
 
 def hugging_face_settings(config: ModelConfig = TINY) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def test_a_report_is_plain_data(path: Path) -> None:
     [
         (RopeScaling("linear", factor=4.0), "theta 10000, linear x4"),
         (RopeScaling("llama3", factor=8.0, original_max_tokens=8192), "theta 10000, llama3 x8 from 8192 tokens"),
-        (RopeScaling("factors", factors=(1.0, 2.0)), "theta 10000, 2 factors of its own"),
+        (RopeScaling("factors", factors=(2.0,) * 8), "theta 10000, 8 factors of its own"),
     ],
 )
 def test_rope_is_put_in_words(path: Path, scaling: RopeScaling, words: str) -> None:

@@ -1,0 +1,142 @@
+"""Tensors made of others in a file: stacked, cut into bands, turned. Like those, read a few rows at a time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailrace.ops.packed import PackedTensor, WeightFormat
+from tailrace.weights.stored import Shape, StoredTensor
+
+__all__ = ["Bands", "Stacked", "Turned"]
+
+_FLOATS: frozenset[WeightFormat | None] = frozenset({"f32", "f16", "bf16"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stacked:
+    """Float matrices of one shape, one below the other: the experts of a layer, where each is a tensor of its own."""
+
+    parts: Sequence[StoredTensor]
+
+    @property
+    def shape(self) -> Shape:
+        rows, cols = self.parts[0].shape
+        return len(self.parts) * rows, cols
+
+    @property
+    def stored_format(self) -> str:
+        return "/".join(sorted({part.stored_format for part in self.parts}))
+
+    @property
+    def where(self) -> str:
+        return f"{self.parts[0].where}, or one of the {len(self.parts) - 1} beside it,"
+
+    @property
+    def format(self) -> WeightFormat | None:
+        formats = {part.format for part in self.parts}
+        return formats.pop() if len(formats) == 1 else "f32"
+
+    def packed(self) -> PackedTensor:
+        pieces = [part.packed() for part in self.parts]
+        values = [piece.values if piece.format == self.format else piece.dequantize() for piece in pieces]
+        return PackedTensor(self.shape, self.format or "f32", np.concatenate(values))
+
+    def rows(self, begin: int, end: int) -> NDArray[np.float32]:
+        height = self.parts[0].shape[0]
+        return np.concatenate([self.parts[part].rows(first, last) for part, first, last in _cut(begin, end, height)])
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Of every `stride` rows of a matrix, the `height` from `offset` on."""
+
+    whole: StoredTensor
+    stride: int
+    offset: int
+    height: int
+
+    @property
+    def shape(self) -> Shape:
+        rows, cols = self.whole.shape
+        return rows // self.stride * self.height, cols
+
+    @property
+    def stored_format(self) -> str:
+        return self.whole.stored_format
+
+    @property
+    def where(self) -> str:
+        return self.whole.where
+
+    @property
+    def format(self) -> WeightFormat | None:
+        return self.whole.format
+
+    def packed(self) -> PackedTensor:
+        packed = self.whole.packed()
+        return PackedTensor(
+            self.shape,
+            packed.format,
+            self._bands(packed.values),
+            None if packed.scales is None else self._bands(packed.scales),
+            None if packed.offsets is None else self._bands(packed.offsets),
+        )
+
+    def rows(self, begin: int, end: int) -> NDArray[np.float32]:
+        pieces = [
+            self.whole.rows(band * self.stride + self.offset + first, band * self.stride + self.offset + last)
+            for band, first, last in _cut(begin, end, self.height)
+        ]
+        return np.concatenate(pieces)
+
+    def _bands(self, values: NDArray[Any]) -> NDArray[Any]:
+        bands = values.reshape(-1, self.stride, *values.shape[1:])[:, self.offset : self.offset + self.height]
+        return bands.reshape(-1, *values.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """A matrix [n * height, columns] with each of its n blocks transposed: [n * columns, height]."""
+
+    whole: StoredTensor
+    height: int
+
+    @property
+    def shape(self) -> Shape:
+        rows, cols = self.whole.shape
+        return rows // self.height * cols, self.height
+
+    @property
+    def stored_format(self) -> str:
+        return self.whole.stored_format
+
+    @property
+    def where(self) -> str:
+        return self.whole.where
+
+    @property
+    def format(self) -> WeightFormat | None:
+        """Groups that share a scale run along the other side now: only floats stay what they are."""
+        return self.whole.format if self.whole.format in _FLOATS else None
+
+    def packed(self) -> PackedTensor:
+        packed = self.whole.packed()
+        values = packed.dequantize() if self.format is None else packed.values
+        blocks = values.reshape(-1, self.height, self.whole.shape[1]).swapaxes(1, 2)
+        return PackedTensor(self.shape, self.format or "f32", blocks.reshape(self.shape))
+
+    def rows(self, begin: int, end: int) -> NDArray[np.float32]:
+        pieces = [
+            self.whole.rows(block * self.height, (block + 1) * self.height)[:, first:last].T
+            for block, first, last in _cut(begin, end, self.whole.shape[1])
+        ]
+        return np.concatenate(pieces)
+
+
+def _cut(begin: int, end: int, height: int) -> Iterator[tuple[int, int, int]]:
+    """Rows [begin, end) as (block, first, last) of blocks of `height` rows."""
+    for block in range(begin // height, -(-end // height)):
+        yield block, max(begin - block * height, 0), min(end - block * height, height)
