@@ -38,7 +38,16 @@ from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.counted import CountedTensors, LoadProgress
 from tailrace.weights.load import open_checkpoint
 
-__all__ = ["LoadedModel", "build_engine", "build_service", "load_model", "model_card", "serve", "start_engine"]
+__all__ = [
+    "LoadedModel",
+    "available_bytes",
+    "build_engine",
+    "build_service",
+    "load_model",
+    "model_card",
+    "serve",
+    "start_engine",
+]
 
 _KV_SHARE_OF_MEMORY = 0.25
 
@@ -190,7 +199,7 @@ def _limits(checkpoint: Checkpoint, block_bytes: int, config: EngineConfig) -> L
         config.max_model_tokens or checkpoint.config.max_model_tokens, checkpoint.config.max_model_tokens
     )
     blocks_wanted = config.max_running * -(-max_model_tokens // config.block_tokens)
-    memory_bytes = config.kv_memory_bytes or int(_available_bytes() * _KV_SHARE_OF_MEMORY)
+    memory_bytes = config.kv_memory_bytes or int(available_bytes() * _KV_SHARE_OF_MEMORY)
     num_blocks = min(blocks_wanted, memory_bytes // block_bytes)
     if num_blocks < 2:
         raise SetupError(
@@ -212,7 +221,7 @@ def _max_model_tokens(checkpoint: Checkpoint, config: EngineConfig) -> int:
     return min(config.max_model_tokens or trained, trained)
 
 
-def _available_bytes() -> int:
+def available_bytes() -> int:
     """Memory this process may still take: what the machine has free, within the limit of its control group."""
     meminfo = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text("ascii").splitlines())
     available = int(meminfo["MemAvailable"].split()[0]) * 1024

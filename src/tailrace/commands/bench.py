@@ -2,22 +2,20 @@
 
 import asyncio
 import random
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
 from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from rich.console import Console
 
 from tailrace.bench.benchmark import Benchmark, run_benchmark
 from tailrace.bench.exchange import Address
 from tailrace.bench.goodput import parse_objectives
-from tailrace.bench.report import FORMULAS, Report
+from tailrace.bench.report import FORMULAS
 from tailrace.bench.server import Endpoint, Server
 from tailrace.bench.table import render_report
 from tailrace.bench.workload import Arrivals, Workload
+from tailrace.commands.figures import JsonTarget, show_figures
 from tailrace.commands.progress import RequestProgress
 from tailrace.errors import SetupError
 
@@ -32,6 +30,7 @@ bench = App(
     "  tailrace bench --rate 4 --shared-prefix 128 --goodput ttft:200 tpot:50\n\n"
     "How each figure comes about:\n" + "\n".join(f"  {name:<13} {formula}" for name, formula in FORMULAS.items()),
 )
+bench.command("tailrace.commands.synth:synth", name="synth", help="Measure a model that is not here, by its shape.")
 
 
 @bench.default
@@ -56,7 +55,7 @@ def run(
     timeout: PositiveFloat = 600.0,
     goodput: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     label: str | None = None,
-    json: Annotated[list[Path] | None, Parameter(consume_multiple=(0, 1))] = None,
+    json: JsonTarget = None,
 ) -> int:
     """Measure any OpenAI-compatible server under load.
 
@@ -116,7 +115,7 @@ def run(
     )
     with RequestProgress(requests) as progress:
         report = asyncio.run(run_benchmark(benchmark, progress.advance))
-    _show(report, json)
+    show_figures(render_report(report), report.to_dict(), json)
     return 0 if report.completed else 1
 
 
@@ -128,16 +127,3 @@ def _extra_body(temperature: float, extra: str | None, ignore_eos: bool) -> dict
         return body | msgspec.json.decode(extra or "{}", type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise SetupError(f"--extra-body is not a JSON object: {error}") from error
-
-
-def _show(report: Report, json: list[Path] | None) -> None:
-    text = msgspec.json.format(msgspec.json.encode(report.to_dict())).decode() + "\n"
-    if json == []:
-        sys.stdout.write(text)
-        return
-    Console(highlight=False, markup=False).print(render_report(report))
-    for path in json or ():
-        try:
-            path.write_text(text)
-        except OSError as error:
-            raise SetupError(f"cannot write {path}: {error.strerror}") from error

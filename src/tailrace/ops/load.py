@@ -4,7 +4,7 @@ from tailrace.errors import SetupError
 from tailrace.ops.api import Backend, KvFormat
 from tailrace.ops.reference import ReferenceBackend
 
-__all__ = ["BACKENDS", "load_backend"]
+__all__ = ["BACKENDS", "load_backend", "reading_rate"]
 
 BACKENDS = ("auto", "cpu", "reference")
 
@@ -34,3 +34,15 @@ def _cpu(kv_format: KvFormat) -> Backend:
             "reference back end"
         ) from error
     return CpuBackend(kv_format=kv_format)
+
+
+def reading_rate(name: str, num_threads: int, num_bytes: int) -> float | None:
+    """Bytes a second that a back end's device reads from memory at best, found by reading `num_bytes`.
+
+    None for the reference, which nobody runs for speed.
+    """
+    if load_backend(name).name != "cpu":
+        return None
+    from tailrace.ops.cpu.backend import measure_ceilings  # noqa: PLC0415  (as above)
+
+    return measure_ceilings(num_threads, num_bytes).read_bytes_per_s

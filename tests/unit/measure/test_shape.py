@@ -1,0 +1,65 @@
+import pytest
+
+from tailrace.config import EngineConfig
+from tailrace.errors import SetupError
+from tailrace.measure import shape as measuring
+from tailrace.measure.report import ShapeReport
+from tailrace.measure.shape import Shape, measure_shape
+from tailrace.measure.streams import Workload
+
+SMALL = Workload(num_prompts=3, prompt_tokens=20, output_tokens=8)
+REFERENCE = EngineConfig(backend="reference")
+
+
+def measured(
+    shape: Shape, workload: Workload = SMALL, config: EngineConfig = REFERENCE
+) -> tuple[ShapeReport, list[str]]:
+    said: list[str] = []
+    return measure_shape(shape, workload, config, progress=lambda _done, _total: None, say=said.append), said
+
+
+@pytest.fixture(scope="module")
+def outcome() -> tuple[ShapeReport, list[str]]:
+    return measured(Shape("toy-v2-lite"))
+
+
+def test_each_prompt_is_timed_by_itself(outcome: tuple[ShapeReport, list[str]]) -> None:
+    report, _ = outcome
+    assert (report.prompt_tokens, len(report.prefills_ms)) == (20, 3)
+    assert all(prefill_ms > 0 for prefill_ms in report.prefills_ms)
+
+
+def test_one_stream_and_all_are_timed_behind_their_prompts(outcome: tuple[ShapeReport, list[str]]) -> None:
+    one, three = outcome[0].decodes
+    assert (one.num_streams, three.num_streams) == (1, 3)
+    for decode in (one, three):
+        assert 20 < decode.context_tokens < 28
+        assert 0 < decode.num_steps < 8
+        assert decode.itl_p90_ms >= decode.itl_p50_ms > 0
+    assert one.read_bytes < three.read_bytes < 3 * one.read_bytes
+
+
+def test_the_reference_has_no_floor(outcome: tuple[ShapeReport, list[str]]) -> None:
+    report, _ = outcome
+    assert report.read_bytes_per_s is None
+    assert [decode.floor_ms for decode in report.decodes] == [None, None]
+
+
+def test_it_says_what_it_does(outcome: tuple[ShapeReport, list[str]]) -> None:
+    _, said = outcome
+    assert said[1:] == [
+        *(f"prompt {number} of 3, 20 tokens" for number in (1, 2, 3)),
+        "streams of 8 tokens, 1 at a time",
+        "streams of 8 tokens, 3 at a time",
+    ]
+
+
+def test_what_the_memory_will_not_hold_is_refused_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "available_bytes", lambda: 8 << 30)
+    with pytest.raises(SetupError, match=r"deepseek-v2-lite in int4 needs 10\.\d GB of memory and 8\.6 GB are free: "):
+        measured(Shape("deepseek-v2-lite"))
+
+
+def test_streams_too_short_to_say_anything_are_refused() -> None:
+    with pytest.raises(SetupError, match="7 tokens a stream say nothing"):
+        Workload(output_tokens=7)
