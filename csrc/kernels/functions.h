@@ -7,6 +7,7 @@ namespace tailrace::TAILRACE_ISA {
 
 void embed(Format format, const Tile* tiles, int row, int cols, float* out);
 void rms_norm(const float* x, const float* weight, int cols, float eps, float* out);
+void layer_norm(const float* x, const float* weight, const float* bias, int cols, float eps, float* out);
 void swiglu(const float* gate, const float* up, int cols, float* out);
 void quantize(const float* x, const QuantizedRows& out, int row, int first_group, int num_groups, float fine_share);
 void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int num_rows, const Tile* tiles,
@@ -16,9 +17,11 @@ void gemm_float(Format format, const float* x, size_t stride, int inputs, int fi
 void rotate(const RotaryHead& head, float* out);
 void store_kv(KvFormat format, const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
 void attention(const AttentionTask& task);
+void index_scores(const IndexTask& task);
 int arg_max(const float* x, int n);
 int top(const float* x, int n, int count, int32_t* ids);
 int collect(const float* x, int n, float least, float below, int32_t* ids);
+int select(const float* x, int n, int count, int32_t* ids);
 double sum_at_least(const float* x, int n, float least);
 float sum_exp(const float* x, int n, float max);
 void exp_scaled(const float* x, int n, float max, float temperature, float* out);

@@ -81,6 +81,23 @@ struct RotaryHead {
     bool interleaved;
 };
 
+// One row's query heads and a range of its sequence's positions, whose keys an index cache keeps.
+struct IndexTask {
+    KvFormat format;
+    const float* q;             // [num_heads][head_dim], turned
+    const float* head_weights;  // [num_heads]
+    int num_heads;
+    int head_dim;
+    int first, last;        // positions [first, last), `first` a multiple of kKeyBlock
+    const int32_t* blocks;  // block table
+    const uint8_t* pool;    // at this cache's keys, in block 0, first 16 positions
+    size_t block_stride;    // bytes from block to block
+    size_t group_stride;    // bytes from 16 positions to the next, inside a block
+    int block_groups;       // block_tokens / 16
+    float* scores;          // [last - first, in whole key blocks], of position `first` on
+    void* scratch;          // index_scratch_bytes
+};
+
 constexpr int kKeyBlock = 64;                   // positions whose keys a query row meets at once
 constexpr int kAttentionRows = 64;              // query rows of a task at most
 constexpr size_t kAttentionWeightBytes = 1536;  // of the rows that meet a key block together
@@ -90,11 +107,17 @@ constexpr size_t attention_scratch_bytes(int head_dim) {
     return kAttentionRows * (padded_head(head_dim) * 8 + 4 + 64) + kAttentionWeightBytes;
 }
 
+constexpr size_t index_scratch_bytes(int num_heads, int head_dim) {
+    // Of each head: its weight and its query.
+    return static_cast<size_t>(padded_head(num_heads)) * (4 + 4 + padded_head(head_dim) * 4);
+}
+
 struct Kernels {
     void (*embed)(Format format, const Tile* tiles, int row, int cols, float* out);
 
     // out may be x.
     void (*rms_norm)(const float* x, const float* weight, int cols, float eps, float* out);
+    void (*layer_norm)(const float* x, const float* weight, const float* bias, int cols, float eps, float* out);
     void (*swiglu)(const float* gate, const float* up, int cols, float* out);
     // Groups [first_group, first_group + num_groups) of a row. A quad is fine when the square of its largest value
     // exceeds `fine_share` of the average energy of these groups: rounding noise stays below a fixed share of it.
@@ -107,15 +130,20 @@ struct Kernels {
                        const Tile* tiles, int num_tiles, const GemmOutput& out);
 
     void (*rotate)(const RotaryHead& head, float* out);
-    // Put one position's key and value [head_dim] into their tiles; `lane` is the position modulo 16.
+    // Put one position's key and value [head_dim] into their tiles; `lane` is the position modulo 16. Without a value
+    // (null), the key alone.
     void (*store_kv)(KvFormat format, const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
     void (*attention)(const AttentionTask& task);
+    // score = sum over heads of head_weight * max(0, q . key), in ascending order of the heads.
+    void (*index_scores)(const IndexTask& task);
 
     int (*arg_max)(const float* x, int n);                       // the lowest index among equals
     int (*top)(const float* x, int n, int count, int32_t* ids);  // the `count` largest, the lower index among equals
     int (*collect)(const float* x, int n, float least, float below, int32_t* ids);  // least <= x < below, ascending
-    double (*sum_at_least)(const float* x, int n, float least);                     // of x >= 0
-    float (*sum_exp)(const float* x, int n, float max);                             // sum of exp(x - max)
+    // The `count` largest of n >= count numbers, the lower index among equals, in ascending order of the indices.
+    int (*select)(const float* x, int n, int count, int32_t* ids);
+    double (*sum_at_least)(const float* x, int n, float least);  // of x >= 0
+    float (*sum_exp)(const float* x, int n, float max);          // sum of exp(x - max)
     // out = exp((x - max) / temperature).
     void (*exp_scaled)(const float* x, int n, float max, float temperature, float* out);
 

@@ -71,7 +71,7 @@ enum class KvFormat : int32_t { kF32, kBf16, kInt8 };
 //           value = scale * code, stored as code + 128; keys are mixed first (kernels/head.h)
 //
 // D is head_dim rounded up to 16. Keys and values are equally long and begin on multiples of 64 bytes.
-// A block holds all caches: for each cache, [KV heads][block_tokens/16][keys, values].
+// A block holds all caches: for each cache, [KV heads][block_tokens/16][keys, values], or keys alone.
 constexpr int padded_head(int head_dim) { return (head_dim + 15) / 16 * 16; }
 
 constexpr int kMaxHeadDim = 1024;

@@ -25,22 +25,26 @@ void rotate(const RotaryHead& head, float* out) {
 
 namespace {
 
-void store_bf16_pairs(const float* key, const float* value, int head_dim, int lane, uint8_t* tile) {
+void store_bf16_key(const float* key, int head_dim, int lane, uint8_t* tile) {
     auto* keys = reinterpret_cast<uint16_t*>(tile);
-    auto* values = reinterpret_cast<uint16_t*>(tile + kv_tile_bytes(KvFormat::kBf16, head_dim));
-    const int dim = padded_head(head_dim);
-    for (int d = 0; d < head_dim; ++d) {
-        keys[(d / 2 * kKeyGroup + lane) * 2 + d % 2] = float_to_bf16(key[d]);
-        values[(lane / 2 * dim + d) * 2 + lane % 2] = float_to_bf16(value[d]);
-    }
+    for (int d = 0; d < head_dim; ++d) keys[(d / 2 * kKeyGroup + lane) * 2 + d % 2] = float_to_bf16(key[d]);
 }
 
-void store_float_pairs(const float* key, const float* value, int head_dim, int lane, uint8_t* tile) {
+void store_bf16_value(const float* value, int head_dim, int lane, uint8_t* tile) {
+    auto* values = reinterpret_cast<uint16_t*>(tile);
+    const int dim = padded_head(head_dim);
+    for (int d = 0; d < head_dim; ++d) values[(lane / 2 * dim + d) * 2 + lane % 2] = float_to_bf16(value[d]);
+}
+
+void store_float_key(const float* key, int head_dim, int lane, uint8_t* tile) {
     auto* keys = reinterpret_cast<float*>(tile);
-    auto* values = reinterpret_cast<float*>(tile + kv_tile_bytes(KvFormat::kF32, head_dim));
+    for (int d = 0; d < head_dim; ++d) keys[d * kKeyGroup + lane] = key[d];
+}
+
+void store_float_value(const float* value, int head_dim, int lane, uint8_t* tile) {
+    auto* values = reinterpret_cast<float*>(tile);
     const int dim = padded_head(head_dim);
     for (int d = 0; d < head_dim; ++d) {
-        keys[d * kKeyGroup + lane] = key[d];
         values[((lane / 2 * (dim / kLanes) + d / kLanes) * 2 + lane % 2) * kLanes + d % kLanes] = value[d];
     }
 }
@@ -81,14 +85,20 @@ void store_value_codes(const float* value, int head_dim, int lane, uint8_t* tile
 }  // namespace
 
 void store_kv(KvFormat format, const float* key, const float* value, int head_dim, int lane, uint8_t* tile) {
+    uint8_t* values = tile + kv_tile_bytes(format, head_dim);
     switch (format) {
         case KvFormat::kF32:
-            return store_float_pairs(key, value, head_dim, lane, tile);
+            store_float_key(key, head_dim, lane, tile);
+            if (value) store_float_value(value, head_dim, lane, values);
+            return;
         case KvFormat::kBf16:
-            return store_bf16_pairs(key, value, head_dim, lane, tile);
+            store_bf16_key(key, head_dim, lane, tile);
+            if (value) store_bf16_value(value, head_dim, lane, values);
+            return;
         case KvFormat::kInt8:
             store_key_codes(key, head_dim, lane, tile);
-            return store_value_codes(value, head_dim, lane, tile + kv_tile_bytes(format, head_dim));
+            if (value) store_value_codes(value, head_dim, lane, values);
+            return;
     }
 }
 

@@ -25,6 +25,28 @@ void rms_norm(const float* x, const float* weight, int cols, float eps, float* o
     }
 }
 
+// Columns [c, c + 16) less the mean, zeros behind the end.
+TAILRACE_INLINE Vec centred(const float* x, int c, int cols, Vec mean) {
+    if (cols - c >= kLanes) return load(x + c) - mean;
+    return where_between(0, cols - c, load_first(x + c, cols - c) - mean, zero());
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, int cols, float eps, float* out) {
+    Vec total = zero(), squares = zero();
+    for (int c = 0; c < cols; c += kLanes) total = total + centred(x, c, cols, zero());
+    const Vec mean = set1(sum(total) / static_cast<float>(cols));
+    for (int c = 0; c < cols; c += kLanes) {
+        const Vec v = centred(x, c, cols, mean);
+        squares = fma(v, v, squares);
+    }
+    const Vec factor = set1(1.0f / __builtin_sqrtf(sum(squares) / static_cast<float>(cols) + eps));
+    for (int c = 0; c < cols; c += kLanes) {
+        const int n = cols - c < kLanes ? cols - c : kLanes;
+        const Vec normed = centred(x, c, cols, mean) * factor;
+        store_first(out + c, normed * load_first(weight + c, n) + load_first(bias + c, n), n);
+    }
+}
+
 TAILRACE_INLINE Vec silu_times(Vec gate, Vec up) { return gate / (set1(1.0f) + exp(zero() - gate)) * up; }
 
 void swiglu(const float* gate, const float* up, int cols, float* out) {

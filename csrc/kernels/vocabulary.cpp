@@ -1,16 +1,11 @@
 // What sampling needs to see of a whole row of logits.
 #include "kernels/functions.h"
+#include "kernels/scan.h"
 #include "simd/vec.h"
 
 namespace tailrace::TAILRACE_ISA {
 
 namespace {
-
-constexpr float kLowest = -__builtin_inff();
-
-TAILRACE_INLINE Vec load_or(const float* x, int n, float other) {
-    return where_between(0, n, load_first(x, n), set1(other));
-}
 
 float largest_of(const float* x, int n) {
     Vec best = set1(kLowest);
@@ -18,17 +13,6 @@ float largest_of(const float* x, int n) {
     for (; i + kLanes <= n; i += kLanes) best = max(load(x + i), best);
     if (i < n) best = max(load_or(x + i, n - i, kLowest), best);
     return largest(best);
-}
-
-// Calls found(i) for each of the first n that is at least `least`, in ascending order.
-template <class Found>
-TAILRACE_INLINE void each_at_least(const float* x, int n, float least, Found found) {
-    for (int i = 0; i < n; i += kLanes) {
-        const Vec v = n - i >= kLanes ? load(x + i) : load_or(x + i, n - i, kLowest);
-        uint32_t bits = at_least(v, set1(least));
-        if (n - i < kLanes) bits &= (1u << (n - i)) - 1;
-        for (; bits != 0; bits &= bits - 1) found(i + __builtin_ctz(bits));
-    }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // to the bit in products with quantised weights.
 //
 // Prints a line for each instruction set and kernel, and fails when one of them differs.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -239,6 +240,19 @@ Values rms_norm(const Kernels& kernels) {
     return values;
 }
 
+Values layer_norm(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int cols : kSizes) {
+        const std::vector<float> x = random.reals(cols, 1.0f, 4.0f);
+        const std::vector<float> weight = random.reals(cols), bias = random.reals(cols);
+        std::vector<float> out(cols);
+        kernels.layer_norm(x.data(), weight.data(), bias.data(), cols, 1e-6f, out.data());
+        append(values, out);
+    }
+    return values;
+}
+
 Values swiglu(const Kernels& kernels) {
     Random random;
     Values values;
@@ -391,6 +405,54 @@ Values shared_attention(const Kernels& kernels) {
     return values;
 }
 
+// Scores of positions [first, last), behind them what lies in the rest of the last key block.
+std::vector<float> index_scores(const Kernels& kernels, const Cache& cache, const std::vector<float>& q,
+                                const std::vector<float>& head_weights, int first, int last) {
+    const int num_heads = static_cast<int>(head_weights.size()), head_dim = static_cast<int>(q.size()) / num_heads;
+    std::vector<float> scratch(index_scratch_bytes(num_heads, head_dim) / 4);
+    std::vector<float> scores((last - first + kKeyBlock - 1) / kKeyBlock * kKeyBlock);
+    kernels.index_scores({cache.format, q.data(), head_weights.data(), num_heads, head_dim, first, last,
+                          cache.blocks.data(), cache.pool.data(), Cache::kBlockGroups * cache.group_bytes,
+                          cache.group_bytes, Cache::kBlockGroups, scores.data(), scratch.data()});
+    scores.resize(last - first);
+    return scores;
+}
+
+template <KvFormat kFormat>
+Values index(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int head_dim : {24, 64, 128}) {
+        const Cache cache(random, kernels, kFormat, head_dim);
+        for (const int num_heads : {1, 6, 64}) {
+            const std::vector<float> q = random.reals(static_cast<size_t>(num_heads) * head_dim);
+            const std::vector<float> head_weights = random.reals(num_heads);
+            append(values, index_scores(kernels, cache, q, head_weights, 0, 203));
+            append(values, index_scores(kernels, cache, q, head_weights, 64, 65));
+        }
+    }
+    return values;
+}
+
+// Positions scored in one range and in several: how many scores are not the same bits.
+template <KvFormat kFormat>
+Values index_ranges(const Kernels& kernels) {
+    constexpr int kHeads = 6, kHeadDim = 64, kPositions = 230;
+    Random random;
+    const Cache cache(random, kernels, kFormat, kHeadDim);
+    const std::vector<float> q = random.reals(kHeads * kHeadDim), head_weights = random.reals(kHeads);
+    const std::vector<float> whole = index_scores(kernels, cache, q, head_weights, 0, kPositions);
+    Values values;
+    for (int first = 0; first < kPositions; first += kKeyBlock) {
+        const int last = std::min(first + kKeyBlock, kPositions);
+        const std::vector<float> part = index_scores(kernels, cache, q, head_weights, first, last);
+        int differing = 0;
+        for (int i = first; i < last; ++i) differing += float_bits(part[i - first]) != float_bits(whole[i]);
+        values.push_back(differing);
+    }
+    return values;
+}
+
 // --- the vocabulary ------------------------------------------------------------------------------------------------
 
 std::vector<float> logits(Random& random, int count) {
@@ -411,6 +473,24 @@ Values choices(const Kernels& kernels) {
         values.push_back(kernels.collect(x.data(), count - 1, 3.0f, 8.0f, ids.data()));
         append(values, ids);
         values.push_back(kernels.read_floats(x.data(), count));
+    }
+    return values;
+}
+
+// Numbers of both signs, with equals; and numbers that are all equal.
+Values selections(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int size : {1, 17, 500, 4000}) {
+        std::vector<float> x = random.reals(size, -3.0f, 1.0f);
+        for (int i = 0; i < size / 4; ++i) x[random.whole(0, size - 1)] = i % 2 ? 0.0f : -0.0f;
+        for (const std::vector<float>& numbers : {x, std::vector<float>(size, -0.5f)}) {
+            for (const int count : {1, (size + 2) / 3, size}) {
+                std::vector<int32_t> ids(size, -1);
+                values.push_back(kernels.select(numbers.data(), size, count, ids.data()));
+                append(values, ids);
+            }
+        }
     }
     return values;
 }
@@ -460,6 +540,7 @@ constexpr Check kChecks[] = {
     {"embed f16", embed<Format::kF16>, 0.0},
     {"embed bf16", embed<Format::kBf16>, 0.0},
     {"rms_norm", rms_norm, 1e-6},
+    {"layer_norm", layer_norm, 1e-6},
     {"swiglu", swiglu, 1e-6},
     {"quantize", quantize, 0.0},
     {"rotate", rotate, 1e-6},
@@ -472,7 +553,14 @@ constexpr Check kChecks[] = {
     {"shared attention f32", shared_attention<KvFormat::kF32>, 0.0},
     {"shared attention bf16", shared_attention<KvFormat::kBf16>, 0.0},
     {"shared attention int8", shared_attention<KvFormat::kInt8>, 0.0},
+    {"index f32", index<KvFormat::kF32>, 1e-5},
+    {"index bf16", index<KvFormat::kBf16>, 0.03},  // some round queries to bfloat16 too
+    {"index int8", index<KvFormat::kInt8>, 1e-4},  // a code of a query may be rounded the other way
+    {"index ranges f32", index_ranges<KvFormat::kF32>, 0.0},
+    {"index ranges bf16", index_ranges<KvFormat::kBf16>, 0.0},
+    {"index ranges int8", index_ranges<KvFormat::kInt8>, 0.0},
     {"choices", choices, 0.0},
+    {"selections", selections, 0.0},
     {"shares", shares, 1e-5},
 };
 
