@@ -1,5 +1,6 @@
 """A GGUF file as a checkpoint."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +10,14 @@ from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.fields import Fields
 from tailrace.weights.fingerprint import fingerprint
 from tailrace.weights.gguf_blocks import GgufTensor
-from tailrace.weights.gguf_config import ROPE_FACTORS, read_config
+from tailrace.weights.gguf_config import read_config
 from tailrace.weights.gguf_parts import model_name, read_parts
+from tailrace.weights.gguf_rope import ROPE_FACTORS
 from tailrace.weights.gguf_tensors import find_tensor
 from tailrace.weights.lazy import Quantize, lazy_tensors
 from tailrace.weights.mapped import by_file
+from tailrace.weights.mtp import is_mtp_tensor, num_mtp_layers
+from tailrace.weights.names import GGUF_NAMES
 from tailrace.weights.stored import FileTensors
 
 __all__ = ["open_gguf"]
@@ -26,9 +30,10 @@ def open_gguf(path: Path, quantize: Quantize | None = None, *, mtp: bool = False
     """
     gguf = read_parts(path)
     metadata = Fields(str(path), gguf.metadata)
-    config = read_config(gguf)
-    is_unused = partial(_is_unused, config=config)
     found = FileTensors(str(path), {name: GgufTensor(info) for name, info in gguf.tensors.items()})
+    config = read_config(gguf)
+    config = replace(config, num_mtp_layers=num_mtp_layers(found, GGUF_NAMES, config.num_layers))
+    is_unused = partial(_is_unused, config=config)
     tensors = lazy_tensors(found, config, find_tensor, is_unused=is_unused, quantize=quantize, mtp=mtp)
     vocabulary = gguf_text.read_vocabulary(metadata, config.vocab_size)
     files = by_file((info.file, info.span) for info in gguf.tensors.values())
@@ -52,6 +57,5 @@ def open_gguf(path: Path, quantize: Quantize | None = None, *, mtp: bool = False
 
 
 def _is_unused(name: str, config: ModelConfig) -> bool:
-    """Frequencies, which the config holds, and modules for multi-token prediction that nobody asked for."""
-    behind = range(config.num_layers, config.num_layers + config.num_mtp_layers)
-    return name == ROPE_FACTORS or name.startswith(tuple(f"blk.{layer}." for layer in behind))
+    """Frequencies, which the config holds, and what of multi-token prediction nobody asked for."""
+    return name == ROPE_FACTORS or is_mtp_tensor(name, GGUF_NAMES, config)

@@ -1,28 +1,39 @@
-"""GGUF metadata as a ModelConfig, for the architectures that are Llama but for their settings."""
+"""GGUF metadata as a ModelConfig, for the architectures that are Llama but for their settings, and DeepSeek's."""
 
-import math
 from collections.abc import Mapping
-
-import numpy as np
+from dataclasses import dataclass
 
 from tailrace.errors import CheckpointError, UnsupportedModel
-from tailrace.models.config import Architecture, ModelConfig, RopeScaling
+from tailrace.models.config import Architecture, LatentConfig, ModelConfig
+from tailrace.weights.deepseek_v4 import refuse_v4
 from tailrace.weights.fields import Fields
 from tailrace.weights.gguf import GgufFile
-from tailrace.weights.gguf_blocks import GgufTensor
+from tailrace.weights.gguf_deepseek import deepseek2_generation, read_latent, read_mixture
+from tailrace.weights.gguf_rope import read_rope_scaling
 from tailrace.weights.names import GGUF_NAMES
 
-__all__ = ["ROPE_FACTORS", "read_config"]
+__all__ = ["read_config"]
 
-_KNOWN: Mapping[str, Architecture] = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
-ROPE_FACTORS = "rope_freqs.weight"
+# By the name in the file; deepseek2 may turn out to be a later one.
+_KNOWN: Mapping[str, Architecture] = {
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "deepseek": "deepseek",
+    "deepseek2": "deepseek_v2",
+}
+# The converters permute the rows of q and k for these, so that pairs are neighbours.
+_PERMUTED: frozenset[Architecture] = frozenset({"llama", "deepseek"})
 _MAX_LAYERS = 1024
+_MAX_HEADS = 4096
+_MAX_HEAD_DIM = 1 << 16
 
 # Keys of architectures that resemble ours; a file that uses one computes something else.
 _UNKNOWN_FACTORS = (
     "attention.scale",
     "attention.clamp_kqv",
     "attention.max_alibi_bias",
+    "attention.temperature_scale",
     "attn_logit_softcapping",
     "embedding_scale",
     "final_logit_softcapping",
@@ -35,67 +46,101 @@ _UNKNOWN_FACTORS = (
 def read_config(gguf: GgufFile) -> ModelConfig:
     """Raises UnsupportedModel for an architecture or feature not known here, CheckpointError for wrong values."""
     metadata = Fields(str(gguf.file.path), gguf.metadata)
-    architecture = _architecture(metadata)
-    fields = _without_prefix(metadata, architecture)
+    name = _architecture_name(metadata)
+    fields = _without_prefix(metadata, name)
+    architecture = deepseek2_generation(fields) if name == "deepseek2" else _KNOWN[name]
+    latent = read_latent(fields) if name == "deepseek2" else None
     _refuse_unknown_features(fields, architecture)
-    num_heads = fields.integer("attention.head_count", high=4096)
-    hidden_size = fields.integer("embedding_length")
-    head_dim = fields.integer("attention.key_length", max(1, hidden_size // num_heads))
-    rotary_dim = fields.integer("rope.dimension_count", head_dim, low=2, high=head_dim)
+    heads = _grouped_heads(fields, architecture) if latent is None else _latent_heads(fields, latent)
     max_model_tokens = fields.integer("context_length")
-    config = ModelConfig(
+    return ModelConfig(
         architecture=architecture,
         vocab_size=_vocab_size(gguf),
-        hidden_size=hidden_size,
+        hidden_size=fields.integer("embedding_length"),
         intermediate_size=fields.integer("feed_forward_length"),
-        num_layers=fields.integer("block_count", high=_MAX_LAYERS),
-        num_heads=num_heads,
-        num_kv_heads=fields.integer("attention.head_count_kv", num_heads, high=num_heads),
-        head_dim=head_dim,
+        num_layers=_num_layers(fields),
+        num_heads=heads.num_heads,
+        num_kv_heads=heads.num_kv_heads,
+        head_dim=heads.head_dim,
         max_model_tokens=max_model_tokens,
         rms_norm_eps=fields.positive("attention.layer_norm_rms_epsilon"),
         rope_theta=fields.positive("rope.freq_base", 10000.0),
-        rope_scaling=_rope_scaling(gguf, fields, max_model_tokens),
-        rope_interleaved=architecture == "llama",  # the converters permute the rows of q and k for llama alone
-        rotary_dim=None if rotary_dim == head_dim else rotary_dim,
+        rope_scaling=read_rope_scaling(gguf, fields, max_model_tokens),
+        rope_interleaved=heads.are_interleaved,
+        rotary_dim=heads.rotary_dim,
         tie_word_embeddings=GGUF_NAMES["head"] not in gguf.tensors,
         qkv_bias=architecture == "qwen2" or "blk.0.attn_q.bias" in gguf.tensors,
         output_bias="blk.0.attn_output.bias" in gguf.tensors,
         qk_norm=architecture == "qwen3",
         sliding_window=_sliding_window(fields, max_model_tokens),
+        latent=latent,
+        mixture=read_mixture(fields, gguf.tensors),
     )
-    if config.num_heads % config.num_kv_heads:
-        raise fields.wrong("attention.head_count_kv", f"a divisor of the {config.num_heads} heads")
-    return config
 
 
-def _architecture(metadata: Fields) -> Architecture:
+def _architecture_name(metadata: Fields) -> str:
     name = metadata.text("general.architecture")
-    known = _KNOWN.get(name)
-    if known is None:
+    refuse_v4(metadata.source, name)
+    if name not in _KNOWN:
         raise UnsupportedModel(
             f"{metadata.source}: architecture {name!r} is not supported; supported: {', '.join(_KNOWN)}"
         )
-    return known
+    return name
 
 
-def _without_prefix(metadata: Fields, architecture: str) -> Fields:
-    prefix = f"{architecture}."
+def _without_prefix(metadata: Fields, name: str) -> Fields:
+    prefix = f"{name}."
     own = {key.removeprefix(prefix): value for key, value in metadata.values.items() if key.startswith(prefix)}
     return Fields(f"{metadata.source}: {prefix}*", own)
 
 
-def _refuse_unknown_features(fields: Fields, architecture: str) -> None:
+def _refuse_unknown_features(fields: Fields, architecture: Architecture) -> None:
     for key in _UNKNOWN_FACTORS:
         if fields.number(key, 0.0) not in (0.0, 1.0):
             raise UnsupportedModel(f"{fields.source}: {key} is not known in architecture {architecture!r}")
-    if fields.integer("expert_count", 0, low=0):
-        raise UnsupportedModel(f"{fields.source}: a mixture of experts in architecture {architecture!r}")
     if not fields.flag("attention.causal", True):
         raise UnsupportedModel(f"{fields.source}: attention that is not causal")
-    key_length, value_length = "attention.key_length", "attention.value_length"
-    if fields.has(value_length) and fields.values.get(key_length) not in (None, fields.integer(value_length)):
+    if not architecture.startswith("deepseek") and fields.integer("expert_count", 0, low=0):
+        raise UnsupportedModel(f"{fields.source}: a mixture of experts in architecture {architecture!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """How many heads attention has, how wide they are, and what of them turns how."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rotary_dim: int | None
+    are_interleaved: bool
+
+
+def _grouped_heads(fields: Fields, architecture: Architecture) -> _Heads:
+    num_heads = fields.integer("attention.head_count", high=_MAX_HEADS)
+    num_kv_heads = fields.integer("attention.head_count_kv", num_heads, high=num_heads)
+    if num_heads % num_kv_heads:
+        raise fields.wrong("attention.head_count_kv", f"a divisor of the {num_heads} heads")
+    default_dim = max(1, fields.integer("embedding_length") // num_heads)
+    head_dim = fields.integer("attention.key_length", default_dim, high=_MAX_HEAD_DIM)
+    if fields.integer("attention.value_length", head_dim) != head_dim:
         raise UnsupportedModel(f"{fields.source}: heads whose keys and values differ in size")
+    if fields.number("rope.scaling.yarn_log_multiplier", 0.0):
+        raise UnsupportedModel(f"{fields.source}: rope.scaling.yarn_log_multiplier without latent attention")
+    rotary_dim = fields.integer("rope.dimension_count", head_dim, low=2, high=head_dim)
+    turned = None if rotary_dim == head_dim else rotary_dim
+    return _Heads(num_heads, num_kv_heads, head_dim, turned, architecture in _PERMUTED)
+
+
+def _latent_heads(fields: Fields, latent: LatentConfig) -> _Heads:
+    """One key for all heads, whatever head_count_kv says; its pairs are neighbours."""
+    num_heads = fields.integer("attention.head_count", high=_MAX_HEADS)
+    return _Heads(num_heads, 1, latent.plain_dim + latent.rope_dim, latent.rope_dim, are_interleaved=True)
+
+
+def _num_layers(fields: Fields) -> int:
+    """Without those for multi-token prediction, which files count in."""
+    num_blocks = fields.integer("block_count", high=_MAX_LAYERS)
+    return num_blocks - fields.integer("nextn_predict_layers", 0, low=0, high=num_blocks - 1)
 
 
 def _vocab_size(gguf: GgufFile) -> int:
@@ -109,39 +154,3 @@ def _vocab_size(gguf: GgufFile) -> int:
 def _sliding_window(fields: Fields, max_model_tokens: int) -> int | None:
     window = fields.integer("attention.sliding_window", 0, low=0)
     return window if 0 < window < max_model_tokens else None
-
-
-def _rope_scaling(gguf: GgufFile, fields: Fields, max_model_tokens: int) -> RopeScaling | None:
-    if ROPE_FACTORS in gguf.tensors:
-        return RopeScaling("factors", factors=_rope_factors(gguf))
-    kind = fields.text("rope.scaling.type", "linear" if fields.has("rope.scale_linear") else "none")
-    factor = fields.positive("rope.scaling.factor", fields.positive("rope.scale_linear", 1.0))
-    if kind == "none" or (kind == "linear" and factor == 1.0):
-        return None
-    if kind == "linear":
-        return RopeScaling("linear", factor=factor)
-    if kind == "yarn":
-        return _yarn(fields, factor, max_model_tokens)
-    raise UnsupportedModel(f"{fields.source}: rope scaling {kind!r}; supported: none, linear, yarn, rope_freqs.weight")
-
-
-def _yarn(fields: Fields, factor: float, max_model_tokens: int) -> RopeScaling:
-    attention = fields.positive("rope.scaling.attn_factor", 1.0) * fields.positive("rope.scaling.yarn_attn_factor", 1.0)
-    return RopeScaling(
-        "yarn",
-        factor=factor,
-        original_max_tokens=fields.integer("rope.scaling.original_context_length", max_model_tokens),
-        beta_fast=fields.positive("rope.scaling.yarn_beta_fast", 32.0),
-        beta_slow=fields.positive("rope.scaling.yarn_beta_slow", 1.0),
-        # GGUF's factor comes on top of the usual magnitude, ours replaces it.
-        attention_factor=None if attention == 1.0 else attention * (0.1 * math.log(max(factor, 1.0)) + 1.0),
-    )
-
-
-def _rope_factors(gguf: GgufFile) -> tuple[float, ...]:
-    tensor = GgufTensor(gguf.tensors[ROPE_FACTORS])
-    tensor.check()
-    factors = tensor.packed().dequantize().reshape(-1)
-    if not np.all(np.isfinite(factors) & (factors > 0)):
-        raise CheckpointError(f"{tensor.where} must hold positive divisors")
-    return tuple(factors.tolist())

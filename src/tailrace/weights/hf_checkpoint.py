@@ -10,10 +10,11 @@ from tailrace.models.config import ModelConfig
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.fingerprint import fingerprint
 from tailrace.weights.hf_config import read_config
-from tailrace.weights.hf_tensors import find_tensor, num_mtp_layers
+from tailrace.weights.hf_tensors import find_tensor
 from tailrace.weights.hf_text import read_json, read_text
 from tailrace.weights.lazy import Quantize, lazy_tensors
 from tailrace.weights.mapped import by_file
+from tailrace.weights.mtp import is_mtp_tensor, num_mtp_layers
 from tailrace.weights.names import HUGGING_FACE_NAMES
 from tailrace.weights.safetensors import SafetensorsTensor, read_safetensors
 from tailrace.weights.stored import FileTensors
@@ -31,7 +32,7 @@ def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bo
     in_files = _read_tensors(directory)
     found = FileTensors(str(directory), in_files)
     config = read_config(settings, has_head=HUGGING_FACE_NAMES["head"] in in_files)
-    config = replace(config, num_mtp_layers=num_mtp_layers(found, config.num_layers))
+    config = replace(config, num_mtp_layers=num_mtp_layers(found, HUGGING_FACE_NAMES, config.num_layers))
     is_unused = partial(_is_unused, config=config)
     tensors = lazy_tensors(found, config, find_tensor, is_unused=is_unused, quantize=quantize, mtp=mtp)
     files = by_file((tensor.file, (tensor.begin, tensor.end)) for tensor in in_files.values())
@@ -56,9 +57,8 @@ def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bo
 
 
 def _is_unused(name: str, config: ModelConfig) -> bool:
-    """Tensors that are saved twice or that we compute, and modules for multi-token prediction nobody asked for."""
-    behind = range(config.num_layers, config.num_layers + config.num_mtp_layers)
-    return name.endswith(_IGNORED) or name.startswith(tuple(f"model.layers.{layer}." for layer in behind))
+    """Tensors that are saved twice or that we compute, and what of multi-token prediction nobody asked for."""
+    return name.endswith(_IGNORED) or is_mtp_tensor(name, HUGGING_FACE_NAMES, config)
 
 
 def _read_tensors(directory: Path) -> dict[str, SafetensorsTensor]:

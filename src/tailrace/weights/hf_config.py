@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from tailrace.errors import UnsupportedModel
 from tailrace.models.config import Architecture, LatentConfig, ModelConfig
+from tailrace.weights.deepseek_v4 import refuse_v4
 from tailrace.weights.fields import Fields
-from tailrace.weights.hf_deepseek import is_latent, read_latent, read_mixture, read_sparse, refuse_v4
+from tailrace.weights.hf_deepseek import is_latent, read_latent, read_mixture, read_sparse
 from tailrace.weights.hf_rope import RopeFields
 
 __all__ = ["read_config"]
@@ -70,9 +71,10 @@ def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
 
 
 def _class_name(fields: Fields) -> str:
-    refuse_v4(fields)
-    names = fields.values.get("architectures") or [_MODEL_TYPES.get(fields.text("model_type", "")) or "nothing"]
+    model_type = fields.text("model_type", "")
+    names = fields.values.get("architectures") or [_MODEL_TYPES.get(model_type) or "nothing"]
     name = names[0] if isinstance(names, list) and isinstance(names[0], str) else "nothing"
+    refuse_v4(fields.source, model_type, name)
     if name not in _CLASSES:
         raise UnsupportedModel(
             f"{fields.source}: architecture {name!r} is not supported; supported: {', '.join(_CLASSES)}"

@@ -13,7 +13,7 @@ from tailrace.ops.program import Routing
 from tailrace.weights.fields import Fields
 from tailrace.weights.routing import RoutingKeys, read_groups, read_routing
 
-__all__ = ["is_latent", "read_latent", "read_mixture", "read_sparse", "refuse_v4"]
+__all__ = ["is_latent", "read_latent", "read_mixture", "read_sparse"]
 
 _MAX_DIM = 1 << 16
 _MAX_LAYERS = 1 << 16
@@ -40,17 +40,6 @@ _GENERATIONS: Mapping[Architecture, _Generation] = {
 
 def is_latent(architecture: Architecture) -> bool:
     return architecture in ("deepseek_v2", "deepseek_v3", "deepseek_v32")
-
-
-def refuse_v4(fields: Fields) -> None:
-    """Raises UnsupportedModel for DeepSeek V4 and V4.1."""
-    names = fields.values.get("architectures")
-    named = [fields.text("model_type", ""), *(names if isinstance(names, list) else [])]
-    if any(str(name).lower().replace("_", "").startswith("deepseekv4") for name in named):
-        raise UnsupportedModel(
-            f"{fields.source}: DeepSeek V4 and V4.1 are not supported: compressed keys and values beside a window, "
-            "hyper-connections, and experts that are chosen by a hash or stored in FP4 are missing; take V3.2 or before"
-        )
 
 
 def read_latent(fields: Fields) -> LatentConfig:

@@ -6,7 +6,7 @@ from tailrace.weights.latent import key_half, kv_b_shape, value_half
 from tailrace.weights.names import HUGGING_FACE_NAMES, file_name, tensor_class
 from tailrace.weights.stored import FileTensors, Shape, StoredTensor
 
-__all__ = ["find_tensor", "num_mtp_layers"]
+__all__ = ["find_tensor"]
 
 # One tensor for all experts, as transformers holds them in memory: of each expert the rows of gate, then those of up.
 _FUSED = {
@@ -14,14 +14,6 @@ _FUSED = {
     "experts.fused_down": "model.layers.{layer}.mlp.experts.down_proj",
 }
 _NAMES = {**HUGGING_FACE_NAMES, **_FUSED}
-
-
-def num_mtp_layers(files: FileTensors, num_layers: int) -> int:
-    """How many layers behind the model's own predict further tokens: those that norm an embedding."""
-    count = 0
-    while file_name(_NAMES, f"mtp.{count}.enorm", num_layers) in files:
-        count += 1
-    return count
 
 
 def find_tensor(files: FileTensors, config: ModelConfig, name: str, shape: Shape) -> StoredTensor:

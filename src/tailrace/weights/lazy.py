@@ -9,7 +9,8 @@ import numpy as np
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
-from tailrace.weights.expected import expected_shapes, mtp_shapes
+from tailrace.weights.expected import expected_shapes
+from tailrace.weights.mtp import mtp_shapes
 from tailrace.weights.names import tensor_class
 from tailrace.weights.quantize import quantize_rows
 from tailrace.weights.stored import FileTensors, Shape, StoredTensor

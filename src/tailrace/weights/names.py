@@ -28,6 +28,26 @@ GGUF_NAMES: Mapping[str, str] = {
     "gate": "blk.{layer}.ffn_gate.weight",
     "up": "blk.{layer}.ffn_up.weight",
     "down": "blk.{layer}.ffn_down.weight",
+    "q_a": "blk.{layer}.attn_q_a.weight",
+    "q_a_norm": "blk.{layer}.attn_q_a_norm.weight",
+    "q_b": "blk.{layer}.attn_q_b.weight",
+    "kv_a": "blk.{layer}.attn_kv_a_mqa.weight",
+    "kv_a_norm": "blk.{layer}.attn_kv_a_norm.weight",
+    "kv_b": "blk.{layer}.attn_kv_b.weight",  # older files: k_b and v_b, head by head
+    "k_b": "blk.{layer}.attn_k_b.weight",
+    "v_b": "blk.{layer}.attn_v_b.weight",
+    "router": "blk.{layer}.ffn_gate_inp.weight",
+    "router.bias": "blk.{layer}.exp_probs_b.bias",
+    "experts.gate": "blk.{layer}.ffn_gate_exps.weight",
+    "experts.up": "blk.{layer}.ffn_up_exps.weight",
+    "experts.down": "blk.{layer}.ffn_down_exps.weight",
+    "shared.gate": "blk.{layer}.ffn_gate_shexp.weight",
+    "shared.up": "blk.{layer}.ffn_up_shexp.weight",
+    "shared.down": "blk.{layer}.ffn_down_shexp.weight",
+    "enorm": "blk.{layer}.nextn.enorm.weight",
+    "hnorm": "blk.{layer}.nextn.hnorm.weight",
+    "eh_proj": "blk.{layer}.nextn.eh_proj.weight",
+    "shared_head_norm": "blk.{layer}.nextn.shared_head_norm.weight",
 }
 
 HUGGING_FACE_NAMES: Mapping[str, str] = {

@@ -1,20 +1,31 @@
-"""Tiny DeepSeek models of every generation, and their tensors as Hugging Face files hold them."""
+"""Tiny DeepSeek models of every generation, and their settings and tensors as files of either format hold them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gguf import GGMLQuantizationType as GgmlType
+from gguf.quants import dequantize, quantize
 from numpy.typing import NDArray
 
 from tailrace.models.config import LatentConfig, MixtureConfig, ModelConfig, RopeScaling, SparseConfig
 from tailrace.ops.program import Routing
-from tailrace.weights.expected import expected_shapes, mtp_shapes
-from tailrace.weights.names import HUGGING_FACE_NAMES, file_name, tensor_class
-from tests.unit.weights.model_files import TINY, write_stored
+from tailrace.weights.expected import expected_shapes
+from tailrace.weights.mtp import mtp_shapes
+from tailrace.weights.names import GGUF_NAMES, HUGGING_FACE_NAMES, file_name, tensor_class
+from tests.unit.weights.model_files import TINY, gguf_metadata, write_gguf_part, write_stored
 
-__all__ = ["DEEPSEEK", "deepseek_settings", "deepseek_values", "hugging_face_tensors", "write_deepseek"]
+__all__ = [
+    "DEEPSEEK",
+    "deepseek_settings",
+    "deepseek_values",
+    "hugging_face_tensors",
+    "write_deepseek",
+    "write_deepseek_gguf",
+]
 
 Array = NDArray[np.float32]
 
@@ -179,6 +190,14 @@ def join_kv_b(config: ModelConfig, k_b: Array, v_b: Array) -> Array:
     return np.ascontiguousarray(both.reshape(-1, sizes.latent_dim))
 
 
+def split_kv_b(config: ModelConfig, kv_b: Array) -> tuple[Array, Array]:
+    """k_b and v_b of kv_b."""
+    sizes, heads = config.latent, config.num_heads
+    assert sizes is not None
+    keys, values = np.split(kv_b.reshape(heads, -1, sizes.latent_dim), [sizes.plain_dim], axis=1)
+    return keys.transpose(0, 2, 1).reshape(-1, sizes.plain_dim), values.reshape(-1, sizes.latent_dim)
+
+
 def write_deepseek(
     directory: Path,
     config: ModelConfig,
@@ -198,3 +217,114 @@ def write_deepseek(
     }
     write_stored(directory, deepseek_settings(config) | dict(settings or {}), stored | dict(extra or {}), num_files)
     return values
+
+
+def write_deepseek_gguf(
+    path: Path,
+    config: ModelConfig,
+    *,
+    is_old: bool = False,
+    kinds: Mapping[str, GgmlType] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    raw: Mapping[str, Array] | None = None,
+    left_out: tuple[str, ...] = (),
+) -> dict[str, Array]:
+    """Write a GGUF file and return the values that the gguf package reads back, by our names.
+
+    `is_old`: as converters wrote it before they split kv_b. `kinds` gives the type of tensors by what they are, others
+    are F32; `raw` replaces values; `metadata` overrides entries, None leaves one out.
+    """
+    values = deepseek_values(config) | dict(raw or {})
+    entries = gguf_metadata(config) | deepseek_metadata(config, is_old=is_old) | dict(metadata or {})
+    stored: dict[str, tuple[NDArray[Any], GgmlType]] = {}
+    for ours, theirs, array in _gguf_tensors(config, values, is_old=is_old):
+        kind = (kinds or {}).get(tensor_class(ours), GgmlType.F32)
+        data = quantize(array, kind)
+        if theirs not in left_out:
+            stored[theirs] = data, kind
+        read_back = np.asarray(dequantize(data, kind), np.float32)
+        if theirs.endswith("attn_kv_b.weight"):
+            values[ours], values[ours.removesuffix("k_b") + "v_b"] = split_kv_b(config, read_back)
+        else:
+            values[ours] = read_back.reshape(values[ours].shape)
+    write_gguf_part(path, entries, stored)
+    return values
+
+
+def _gguf_tensors(
+    config: ModelConfig, values: Mapping[str, Array], *, is_old: bool
+) -> Iterator[tuple[str, str, Array]]:
+    """Our name, theirs, and the array with their dimensions."""
+    mixture = config.mixture
+    for ours, array in values.items():
+        part, theirs = tensor_class(ours), partial(file_name, GGUF_NAMES, ours, config.num_layers)
+        if is_old and part == "k_b":
+            yield ours, theirs(part="kv_b"), join_kv_b(config, array, values[ours.removesuffix("k_b") + "v_b"])
+        elif part in ("k_b", "v_b") and not is_old:
+            yield ours, theirs(), array.reshape(config.num_heads, -1, array.shape[1])
+        elif part.startswith("experts.") and mixture is not None:
+            yield ours, theirs(), array.reshape(mixture.routing.num_experts, -1, array.shape[1])
+        elif part not in ("k_b", "v_b"):
+            yield ours, theirs(), array
+
+
+def deepseek_metadata(config: ModelConfig, *, is_old: bool) -> dict[str, Any]:
+    """The entries of a GGUF file beyond those that every architecture has."""
+    name = "deepseek" if config.architecture == "deepseek" else "deepseek2"
+    base = {
+        f"{name}.{key.partition('.')[2]}": value
+        for key, value in gguf_metadata(config).items()
+        if key.startswith(f"{config.architecture}.")
+    }
+    own = _latent_metadata(config, is_old=is_old) | _mixture_metadata(config) | _rope_metadata(config)
+    own["block_count"] = config.num_layers + config.num_mtp_layers
+    own["nextn_predict_layers"] = config.num_mtp_layers or None
+    return {"general.architecture": name} | base | {f"{name}.{key}": value for key, value in own.items()}
+
+
+def _latent_metadata(config: ModelConfig, *, is_old: bool) -> dict[str, Any]:
+    sizes = config.latent
+    if sizes is None:
+        return {"rope.dimension_count": config.head_dim}
+    common = {
+        "attention.q_lora_rank": sizes.query_latent_dim,
+        "attention.kv_lora_rank": sizes.latent_dim,
+        "rope.dimension_count": sizes.rope_dim,
+    }
+    head, value = sizes.plain_dim + sizes.rope_dim, sizes.value_dim
+    if is_old:
+        old = {"attention.head_count_kv": config.num_heads, "attention.key_length": head}
+        return common | old | {"attention.value_length": value}
+    cached = {"attention.key_length": sizes.latent_dim + sizes.rope_dim, "attention.value_length": sizes.latent_dim}
+    return common | cached | {"attention.key_length_mla": head, "attention.value_length_mla": value}
+
+
+def _mixture_metadata(config: ModelConfig) -> dict[str, Any]:
+    mixture = config.mixture
+    if mixture is None:
+        return {}
+    routing = mixture.routing
+    return {
+        "leading_dense_block_count": mixture.first_layer,
+        "expert_count": routing.num_experts,
+        "expert_used_count": routing.top_k,
+        "expert_shared_count": mixture.num_shared,
+        "expert_feed_forward_length": mixture.expert_size,
+        "expert_weights_scale": routing.scale,
+        "expert_weights_norm": routing.normalize,
+        "expert_gating_func": 2 if routing.scoring == "sigmoid" else None,
+        "expert_group_count": routing.num_groups,
+        "expert_group_used_count": routing.top_groups,
+    }
+
+
+def _rope_metadata(config: ModelConfig) -> dict[str, Any]:
+    scaling = config.rope_scaling
+    if scaling is None:
+        return {}
+    return {
+        "rope.scaling.type": scaling.kind,
+        "rope.scaling.factor": scaling.factor,
+        "rope.scaling.original_context_length": scaling.original_max_tokens,
+        "rope.scaling.yarn_log_multiplier": 0.1 * scaling.mscale_all_dim,
+    }

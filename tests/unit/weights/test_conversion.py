@@ -15,6 +15,7 @@ from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.names import tensor_class
 from tests.support.steps import limits, teacher_forced
+from tests.unit.weights.deepseek_files import DEEPSEEK, deepseek_values, write_deepseek, write_deepseek_gguf
 from tests.unit.weights.model_files import TINY, random_weights, write_directory, write_gguf
 
 IDS = [1, 17, 40, 3, 3, 29, 8, 11]
@@ -62,6 +63,19 @@ def test_a_converted_qwen_is_the_same_model(tmp_path: Path, architecture: Archit
     np.testing.assert_allclose(
         logits(open_gguf(tmp_path / "tiny.gguf")), logits(open_directory(tmp_path / "tiny")), atol=1e-4
     )
+
+
+def test_a_converted_moe_16b_is_the_same_model(tmp_path: Path) -> None:
+    config = DEEPSEEK["MoE-16B"]
+    write_deepseek(tmp_path / "tiny", config)
+    heads = {"q": config.num_heads, "k": config.num_kv_heads}
+    values = deepseek_values(config)
+    turned = {name: permuted(values[name], heads[name[-1]]) for name in values if tensor_class(name) in heads}
+    write_deepseek_gguf(tmp_path / "tiny.gguf", config, raw=turned)
+    expected = logits(open_directory(tmp_path / "tiny"))
+    np.testing.assert_allclose(logits(open_gguf(tmp_path / "tiny.gguf")), expected, rtol=1e-4, atol=1e-4)
+    write_deepseek_gguf(tmp_path / "plain.gguf", config)
+    assert np.abs(logits(open_gguf(tmp_path / "plain.gguf")) - expected).max() > 0.1
 
 
 def test_llama3_frequencies_and_the_factors_made_of_them_are_the_same(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_rope_factors_must_be_positive(path: Path, bad: float) -> None:
         open_gguf(path)
 
 
-@pytest.mark.parametrize("name", ["gemma3", "deepseek2", "clip"])
+@pytest.mark.parametrize("name", ["gemma3", "deepseek2-ocr", "clip"])
 def test_another_architecture_is_named_with_those_we_know(path: Path, name: str) -> None:
     with pytest.raises(UnsupportedModel, match=rf"model\.gguf: architecture '{name}' .*: llama, qwen2, qwen3"):
         config_of(path, general__architecture=name)
