@@ -24,6 +24,7 @@ from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.api import Executable, Limits
 from tailrace.ops.load import load_backend
+from tailrace.ops.program import LatentAttention, PagedAttention, Program
 from tailrace.records import RecordSink
 from tailrace.runtime.runner import Runner
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
@@ -60,6 +61,19 @@ class LoadedModel:
     executable: Executable
     limits: Limits
     kv_format: str
+    window_tokens: int | None  # how many positions a row sees; None: all
+
+    @property
+    def kv_config(self) -> KvCacheConfig:
+        # The trained context stretches dynamic scaling; the bound of this server never does.
+        config = self.checkpoint.config
+        rope = (config.rope_theta, config.rope_scaling, config.max_model_tokens)
+        return KvCacheConfig(
+            num_blocks=self.limits.num_blocks,
+            block_tokens=self.limits.block_tokens,
+            root_parts=(self.checkpoint.fingerprint, self.kv_format, repr(rope)),
+            window_tokens=self.window_tokens,
+        )
 
 
 def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgress | None = None) -> LoadedModel:
@@ -70,7 +84,13 @@ def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgr
     tensors = checkpoint.tensors if progress is None else CountedTensors(checkpoint.tensors, progress)
     executable = backend.load(program, tensors, limits)
     checkpoint.release_pages()
-    return LoadedModel(checkpoint, executable, limits, kv_format=f"{backend.name} {backend.kv_format}")
+    return LoadedModel(
+        checkpoint,
+        executable,
+        limits,
+        kv_format=f"{backend.name} {backend.kv_format}",
+        window_tokens=_widest_window(program),
+    )
 
 
 def start_engine(
@@ -80,7 +100,9 @@ def start_engine(
 
     `on_failure` is called there when the loop has ended by itself.
     """
-    max_model_tokens = min(model.limits.max_model_tokens, model.limits.num_blocks * model.limits.block_tokens)
+    kv, max_model_tokens = model.kv_config, model.limits.max_model_tokens
+    if not kv.can_hold(max_model_tokens):
+        max_model_tokens = kv.num_tokens
     intake = Intake(IntakeConfig(config.max_queued, config.max_queued_tokens, max_model_tokens))
     build = partial(build_engine, model, config, intake, emit=emit)
     return LocalEngine(intake, max_model_tokens, build, on_failure)
@@ -91,15 +113,6 @@ def build_engine(
 ) -> Engine:
     """Both columns and the loop that joins them, not yet running."""
     checkpoint, limits = model.checkpoint, model.limits
-    # The trained context stretches dynamic scaling; the bound of this server never does.
-    rope = (checkpoint.config.rope_theta, checkpoint.config.rope_scaling, checkpoint.config.max_model_tokens)
-    cache = KvCache(
-        KvCacheConfig(
-            num_blocks=limits.num_blocks,
-            block_tokens=limits.block_tokens,
-            root_parts=(checkpoint.fingerprint, model.kv_format, repr(rope)),
-        )
-    )
     scheduler = Scheduler(
         SchedulerConfig(
             budget_tokens=limits.max_tokens,
@@ -111,7 +124,7 @@ def build_engine(
             eos_ids=checkpoint.eos_ids,
             chunk_tokens=config.chunk_tokens,
         ),
-        cache,
+        KvCache(model.kv_config),
     )
     runner = Runner(model.executable, limits, checkpoint.eos_ids)
     return Engine(scheduler, runner, intake, publish=publish, emit=emit)
@@ -192,6 +205,13 @@ class _Server:
     def _engine_failed(self) -> None:
         self._failure = EngineError("the engine failed: every running request was ended; see the log above")
         self._stop.set()
+
+
+def _widest_window(program: Program) -> int | None:
+    """How many positions some layer looks back; None when one of them sees everything."""
+    layers = [op for op in program.ops if isinstance(op, PagedAttention | LatentAttention)]
+    windows = [op.window for op in layers if isinstance(op, PagedAttention) and op.window is not None]
+    return max(windows) if layers and len(windows) == len(layers) else None
 
 
 def _limits(checkpoint: Checkpoint, block_bytes: int, config: EngineConfig) -> Limits:

@@ -21,7 +21,7 @@ class Life:
     token_ids: list[int]
     table: BlockTable
     num_computed: int = 0
-    block_ids: list[int] = field(default_factory=list)
+    block_ids: list[int | None] = field(default_factory=list)  # None: given back
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -29,10 +29,13 @@ class CacheMachine(RuleBasedStateMachine):
 
     lives = Bundle("lives")
 
-    @initialize(num_blocks=st.integers(1, 24), block_tokens=st.integers(1, 3))
-    def open_cache(self, num_blocks: int, block_tokens: int) -> None:
+    @initialize(
+        num_blocks=st.integers(1, 24), block_tokens=st.integers(1, 3), window_tokens=st.none() | st.integers(1, 9)
+    )
+    def open_cache(self, num_blocks: int, block_tokens: int, window_tokens: int | None) -> None:
         self.block_tokens = block_tokens
-        self.cache = KvCache(KvCacheConfig(num_blocks, block_tokens, ("model",)))
+        self.window_tokens = window_tokens
+        self.cache = KvCache(KvCacheConfig(num_blocks, block_tokens, ("model",), window_tokens))
         self.memory: dict[int, list[Contents]] = {}
         self.running: list[Life] = []
         self.sealed: set[Contents] = set()
@@ -58,9 +61,10 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(life=lives, count=st.integers(1, 6))
     def compute(self, life: Life, count: int) -> None:
-        until = min(life.num_computed + count, len(life.token_ids))
+        until = min(life.num_computed + count, len(life.token_ids), self.room(life))
         for position in range(life.num_computed, until):
             block_id, offset = life.block_ids[position // self.block_tokens], position % self.block_tokens
+            assert block_id is not None
             cells = self.memory.setdefault(block_id, [])
             del cells[offset:]
             cells.append(self.contents(life, position + 1))
@@ -69,43 +73,76 @@ class CacheMachine(RuleBasedStateMachine):
         for end in range(self.block_tokens, until + 1, self.block_tokens):
             self.sealed.add(self.contents(life, end))
 
+    @rule(life=lives)
+    def slide(self, life: Life) -> None:
+        num_held = len(life.table.blocks)
+        num_gone = life.block_ids.count(None)
+        num_released = self.cache.slide(life.table, life.num_computed)
+        assert len(life.table.blocks) == num_held - num_released
+        life.block_ids[num_gone : num_gone + num_released] = [None] * num_released
+        assert num_gone + num_released == self.first_seen(life.num_computed) // self.block_tokens
+
     @rule(life=lives, token_id=TOKENS)
     def append(self, life: Life, token_id: int) -> None:
-        if len(life.token_ids) == len(life.block_ids) * self.block_tokens:
-            block_id = self.cache.grow(life.table)
-            if block_id is None:
-                assert self.cache.stats.num_cached == self.cache.stats.num_free == 0
-                return
-            life.block_ids.append(block_id)
+        if len(life.token_ids) == self.room(life) and not self.grow(life):
+            return
         life.token_ids.append(token_id)
+
+    @rule(life=lives)
+    def stretch(self, life: Life) -> None:
+        """Take a block for tokens that are known and have no room yet: of a prompt longer than the window."""
+        if self.room(life) < len(life.token_ids):
+            self.grow(life)
+
+    def grow(self, life: Life) -> bool:
+        block_id = self.cache.grow(life.table)
+        if block_id is None:
+            assert self.cache.num_available == self.cache.stats.num_cached == self.cache.stats.num_free == 0
+            return False
+        life.block_ids.append(block_id)
+        return True
+
+    def room(self, life: Life) -> int:
+        return len(life.block_ids) * self.block_tokens
+
+    def first_seen(self, position: int) -> int:
+        return 0 if self.window_tokens is None else max(position + 1 - self.window_tokens, 0)
 
     def acquire(self, life: Life, spare: int) -> bool:
         match = self.cache.match(life.table, life.token_ids)
         blocks = self.cache.acquire(life.table, match, len(life.token_ids), spare)
         if blocks is None:
             return False
-        life.block_ids = list(blocks)
-        life.num_computed = len(match.blocks) * self.block_tokens
+        life.block_ids = [*[None] * match.first, *blocks]
+        life.num_computed = match.end * self.block_tokens
         assert life.num_computed < len(life.token_ids)
-        assert len(blocks) == self.cache.config.blocks_for(len(life.token_ids))
+        assert match.first == self.first_seen(life.num_computed) // self.block_tokens
+        assert life.num_computed < self.room(life)
+        assert len(blocks) == min(
+            self.cache.config.blocks_for(len(life.token_ids)) - match.first,
+            self.cache.config.blocks_at_once(len(life.token_ids)),
+        )
         assert self.cache.stats.num_cached + self.cache.stats.num_free >= spare
         self.running.append(life)
         self.expect_everything_sealed_is_found(life)
         return True
 
     def expect_everything_sealed_is_found(self, life: Life) -> None:
-        """Nothing is forgotten but by eviction."""
+        """Nothing is forgotten but by eviction: no longer prefix has all in the cache that the row behind it sees."""
         if self.cache.stats.num_evicted:
             return
-        end = life.num_computed + self.block_tokens
-        assert end >= len(life.token_ids) or self.contents(life, end) not in self.sealed
+        for end in range(life.num_computed + self.block_tokens, len(life.token_ids), self.block_tokens):
+            first = min(self.first_seen(end) // self.block_tokens, end // self.block_tokens - 1)
+            ends = range((first + 1) * self.block_tokens, end + 1, self.block_tokens)
+            assert not all(self.contents(life, seen) in self.sealed for seen in ends)
 
     @invariant()
     def every_block_holds_what_its_sequence_computed(self) -> None:
         for life in self.running:
-            for position in range(life.num_computed):
-                cells = self.memory[life.block_ids[position // self.block_tokens]]
-                assert cells[position % self.block_tokens] == self.contents(life, position + 1)
+            for position in range(self.first_seen(life.num_computed), life.num_computed):
+                block_id = life.block_ids[position // self.block_tokens]
+                assert block_id is not None
+                assert self.memory[block_id][position % self.block_tokens] == self.contents(life, position + 1)
 
     @invariant()
     def the_cache_is_sound(self) -> None:

@@ -43,9 +43,15 @@ def requests(draw: st.DrawFn) -> Request:
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    @initialize(config=schedulers(), num_blocks=st.integers(1, 20), block_tokens=st.integers(1, 4))
-    def start(self, config: SchedulerConfig, num_blocks: int, block_tokens: int) -> None:
-        self.engine = SimulatedEngine(config, KvCacheConfig(num_blocks, block_tokens, ("model",)), vocabulary=6)
+    @initialize(
+        config=schedulers(),
+        num_blocks=st.integers(1, 20),
+        block_tokens=st.integers(1, 4),
+        window_tokens=st.none() | st.integers(1, 12),
+    )
+    def start(self, config: SchedulerConfig, num_blocks: int, block_tokens: int, window_tokens: int | None) -> None:
+        kv = KvCacheConfig(num_blocks, block_tokens, ("model",), window_tokens)
+        self.engine = SimulatedEngine(config, kv, vocabulary=6)
         self.planned: StepPlan | None = None
         self.num_added = 0
 

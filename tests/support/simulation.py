@@ -46,7 +46,19 @@ class Row:
     salt: str
     token_ids: list[int]
     digests: list[bytes] = field(default_factory=list)
-    blocks: list[int] = field(default_factory=list)
+    blocks: dict[int, int] = field(default_factory=dict)  # by place in the sequence; released ones are gone
+    first_block: int = 0
+    num_blocks: int = 0
+
+    def move_blocks(self, part: SequenceSlice) -> None:
+        first = self.first_block + part.num_released
+        for index in range(self.first_block, first):
+            self.blocks.pop(index, None)
+        self.first_block = first
+        self.num_blocks = max(self.num_blocks, first)
+        for block_id in part.new_blocks:
+            self.blocks[self.num_blocks] = block_id
+            self.num_blocks += 1
 
     def digest(self, position: int) -> bytes:
         while len(self.digests) <= position:
@@ -78,9 +90,9 @@ def make_request(
 class CheckingRunner:
     """Runs plans on pretended memory and asserts that every cell read is the right one."""
 
-    def __init__(self, block_tokens: int, vocabulary: int) -> None:
+    def __init__(self, kv: KvCacheConfig, vocabulary: int) -> None:
         self.num_computed_tokens = 0
-        self._block_tokens = block_tokens
+        self._kv = kv
         self._vocabulary = vocabulary
         self._memory: dict[tuple[int, int], bytes] = {}
         self._rows: dict[str, Row] = {}
@@ -104,28 +116,35 @@ class CheckingRunner:
         assert len({part.request_id for part in plan.slices}) == len(plan.slices)
         for part in plan.slices:
             self._write(part)
+        for part in plan.slices:
+            self._read(part)
         sampled = [self._sample(part) for part in plan.slices if part.is_sampled]
         return StepResult(plan.step_id, tuple(sampled))
 
     def _write(self, part: SequenceSlice) -> None:
         row = self._rows[part.request_id]
-        row.blocks.extend(part.new_blocks)
-        assert part.count > 0
-        assert part.start + part.count <= len(row.token_ids)
-        assert part.is_sampled == (part.start + part.count == len(row.token_ids))
-        for position in range(part.start, part.start + part.count):
+        row.move_blocks(part)
+        assert part.num_tokens > 0
+        assert part.start + part.num_tokens <= len(row.token_ids)
+        assert part.is_sampled == (part.start + part.num_tokens == len(row.token_ids))
+        for position in range(part.start, part.start + part.num_tokens):
             self._memory[self._cell(row, position)] = row.digest(position)
-        self.num_computed_tokens += part.count
+        self.num_computed_tokens += part.num_tokens
+
+    def _read(self, part: SequenceSlice) -> None:
+        row, window = self._rows[part.request_id], self._kv.window_tokens
+        first = 0 if window is None else max(part.start + 1 - window, 0)
+        for position in range(first, part.start + part.num_tokens):
+            assert self._memory.get(self._cell(row, position)) == row.digest(position), (part, position, row)
 
     def _sample(self, part: SequenceSlice) -> SampledToken:
         row = self._rows[part.request_id]
-        for position in range(part.start + part.count):
-            assert self._memory.get(self._cell(row, position)) == row.digest(position), (part, position, row)
         row.token_ids.append(model_token(row.seed, row.token_ids, self._vocabulary))
         return SampledToken(part.request_id, row.token_ids[-1])
 
     def _cell(self, row: Row, position: int) -> tuple[int, int]:
-        return row.blocks[position // self._block_tokens], position % self._block_tokens
+        index, offset = divmod(position, self._kv.block_tokens)
+        return row.blocks[index], offset
 
 
 class SimulatedEngine:
@@ -135,7 +154,7 @@ class SimulatedEngine:
         self.config = config
         self.cache = KvCache(kv)
         self.scheduler = Scheduler(config, self.cache)
-        self.runner = CheckingRunner(kv.block_tokens, vocabulary)
+        self.runner = CheckingRunner(kv, vocabulary)
         self.vocabulary = vocabulary
         self.requests: dict[str, Request] = {}
         self.outputs: dict[str, list[int]] = {}

@@ -122,9 +122,9 @@ class Engine:
         stats = self._scheduler.stats
         num_tokens, num_sampled, num_context_tokens = 0, 0, 0
         for part in plan.slices:
-            num_tokens += part.count
+            num_tokens += part.num_tokens
             num_sampled += part.is_sampled
-            num_context_tokens += part.start + part.count
+            num_context_tokens += part.start + part.num_tokens
         return StepRecord(
             step_id=plan.step_id,
             started_s=started_s,
@@ -133,7 +133,9 @@ class Engine:
             finished_s=self._clock(),
             num_tokens=num_tokens,
             num_sampled=num_sampled,
-            num_prefill_tokens=sum(part.count for part in plan.slices if part.count > 1 or not part.is_sampled),
+            num_prefill_tokens=sum(
+                part.num_tokens for part in plan.slices if part.num_tokens > 1 or not part.is_sampled
+            ),
             num_context_tokens=num_context_tokens,
             num_running=stats.num_running,
             num_waiting=stats.num_waiting,

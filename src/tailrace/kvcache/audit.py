@@ -4,19 +4,24 @@ from collections import Counter
 from collections.abc import Collection
 
 from tailrace.kvcache.block import BlockTable
+from tailrace.kvcache.config import KvCacheConfig
 from tailrace.kvcache.pool import BlockPool
 from tailrace.kvcache.prefix import InFlight, PrefixIndex
 
 __all__ = ["audit"]
 
 
-def audit(pool: BlockPool, index: PrefixIndex, in_flight: InFlight, held: Collection[BlockTable]) -> None:
+def audit(
+    config: KvCacheConfig, pool: BlockPool, index: PrefixIndex, in_flight: InFlight, held: Collection[BlockTable]
+) -> None:
     """Raise AssertionError where a block is lost, leaked or shared wrongly, or a name leads to the wrong place."""
     _check_places(pool, held)
     _check_tables(held)
+    _check_windows(config, held)
     _check_index(pool, index)
     _check_in_flight(in_flight, held)
-    _check_eviction_order(pool, index)
+    if config.window_tokens is None:
+        _check_eviction_order(pool, index)
 
 
 def _check_places(pool: BlockPool, held: Collection[BlockTable]) -> None:
@@ -39,9 +44,17 @@ def _check_tables(held: Collection[BlockTable]) -> None:
     """Sealed blocks of a table carry its names; the others none. No table holds a block twice."""
     for table in held:
         assert len({block.block_id for block in table.blocks}) == len(table.blocks), "a table holds a block twice"
-        for index, block in enumerate(table.blocks):
+        for index, block in enumerate(table.blocks, table.first):
             name = table.names[index] if index < table.num_sealed else None
             assert block.name == name, f"block {index} of a table: {block} should be named {name!r}"
+
+
+def _check_windows(config: KvCacheConfig, held: Collection[BlockTable]) -> None:
+    """A table lacks no block that a row to come sees: the next one lies no further than the block behind the sealed."""
+    for table in held:
+        seen = config.first_seen_block((table.num_sealed + 1) * config.block_tokens - 1)
+        assert table.first <= seen, f"a table begins with block {table.first}, but block {seen} is still seen"
+        assert table.first <= table.num_sealed <= table.end, f"{table.num_sealed} blocks are sealed of {table.end}"
 
 
 def _check_index(pool: BlockPool, index: PrefixIndex) -> None:

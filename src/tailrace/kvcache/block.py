@@ -28,17 +28,24 @@ class BlockTable:
     """The blocks of one sequence, first to last, and the chain of names behind them.
 
         names    root -> n0 -> n1 -> n2 -> n3       of full runs of known tokens; known before they are computed
-        blocks           b0    b1    b2    b3   b4  held while the sequence runs
-                         sealed      being filled
+        blocks                 b1    b2    b3   b4  held while the sequence runs
+                         gone  sealed      being filled
 
-    `num_hit_tokens` counts what the cache gave at the first admission; None before it.
+    Gone are, or never taken were, the first blocks of a sequence whose window has left them behind. `num_sealed` counts
+    them too. `num_hit_tokens` is what the cache gave at the first admission; None before it.
     """
 
     root: BlockName
     names: list[BlockName] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    first: int = 0  # the index of blocks[0] in the sequence
     num_sealed: int = 0
     num_hit_tokens: int | None = None
+
+    @property
+    def end(self) -> int:
+        """The index behind the last block."""
+        return self.first + len(self.blocks)
 
     def parent_of(self, index: int) -> BlockName:
         return self.names[index - 1] if index else self.root

@@ -1,38 +1,15 @@
 """The KV cache of one engine: who holds which block, and which prefixes need no computing. Decides; moves no byte."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tailrace.errors import SetupError
 from tailrace.kvcache.audit import audit
 from tailrace.kvcache.block import Block, BlockName, BlockTable
+from tailrace.kvcache.config import KvCacheConfig
 from tailrace.kvcache.pool import BlockPool
 from tailrace.kvcache.prefix import BlockNamer, InFlight, PrefixIndex
 
 __all__ = ["KvCache", "KvCacheConfig", "KvCacheStats", "PrefixMatch"]
-
-
-@dataclass(frozen=True, slots=True)
-class KvCacheConfig:
-    """`root_parts` name all that changes keys and values besides tokens: weights, KV format, rope settings."""
-
-    num_blocks: int
-    block_tokens: int
-    root_parts: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if self.num_blocks < 1 or self.block_tokens < 1:
-            raise SetupError(
-                f"the KV cache needs at least one block of at least one token, not {self.num_blocks} blocks "
-                f"of {self.block_tokens} tokens: give it more memory"
-            )
-
-    @property
-    def num_tokens(self) -> int:
-        return self.num_blocks * self.block_tokens
-
-    def blocks_for(self, num_tokens: int) -> int:
-        return -(-num_tokens // self.block_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +25,26 @@ class KvCacheStats:
 
 @dataclass(frozen=True, slots=True)
 class PrefixMatch:
-    """`blocks` hold the longest sealed prefix; `awaited` is the last of the names behind it that are in flight."""
+    """`blocks`, from the index `first` on, hold what the row behind the longest sealed prefix sees of it.
 
+    `awaited` is the last of the names behind it that are in flight.
+    """
+
+    first: int
     blocks: list[Block]
     awaited: BlockName | None
 
+    @property
+    def end(self) -> int:
+        """How many blocks of the sequence need no computing."""
+        return self.first + len(self.blocks)
+
 
 class KvCache:
-    """Blocks go to sequences through tables: `open`, then `match`, `acquire`, `grow`, `seal`, `release`.
+    """Blocks go to sequences through tables: `open`, then `match`, `acquire`, `grow`, `seal`, `slide`, `release`.
 
     Invariants (see `check`): a block is free, idle or used; idle blocks are named and findable; of two idle blocks of
-    one chain the later is evicted first.
+    one chain the later is evicted first, unless there is a window: then a chain is of use without its beginning.
     """
 
     def __init__(self, config: KvCacheConfig) -> None:
@@ -86,6 +72,11 @@ class KvCache:
             num_evicted=self._num_evicted,
         )
 
+    @property
+    def num_available(self) -> int:
+        """Blocks that no sequence holds."""
+        return self._pool.num_available
+
     def open(self, salt: str) -> BlockTable:
         """An empty table; it holds nothing until `acquire`."""
         return BlockTable(self._namer.root(salt))
@@ -94,8 +85,8 @@ class KvCache:
         """What is cached of a sequence that holds nothing. Its last token never matches: its logits are wanted."""
         self._namer.extend(table, token_ids, len(token_ids) // self._block_tokens)
         limit = (len(token_ids) - 1) // self._block_tokens
-        blocks = self._index.longest_chain(table.names, limit)
-        return PrefixMatch(blocks, self._in_flight.last_of(table.names, len(blocks), limit))
+        first, blocks = self._longest(table.names, limit)
+        return PrefixMatch(first, blocks, self._in_flight.last_of(table.names, first + len(blocks), limit))
 
     def is_in_flight(self, name: BlockName) -> bool:
         return name in self._in_flight
@@ -103,16 +94,19 @@ class KvCache:
     def acquire(self, table: BlockTable, match: PrefixMatch, num_tokens: int, spare: int) -> tuple[int, ...] | None:
         """Take the matched blocks and new ones up to `num_tokens`, if `spare` blocks stay available.
 
-        Returns the ids of all blocks of the table; the first `len(match.blocks)` need no computing. None: no room.
+        With a window, new ones only as far as it reaches: `slide` gives back those that `grow` takes. Returns the ids
+        of all blocks of the table; the first `len(match.blocks)` need no computing. None: no room.
         """
-        num_new = self.config.blocks_for(num_tokens) - len(match.blocks)
+        config = self.config
+        end = min(config.blocks_for(num_tokens), match.first + config.blocks_at_once(num_tokens))
+        num_new = end - match.end
         num_woken = sum(block.num_users == 0 for block in match.blocks)
         if self._pool.num_available - num_woken < num_new + spare:
             return None
         for block in match.blocks:
             self._pool.share(block)
         table.blocks = match.blocks + [self._take() for _ in range(num_new)]
-        table.num_sealed = len(match.blocks)
+        table.first, table.num_sealed = match.first, match.end
         self._held.add(table)
         self._in_flight.begin(table)
         self._count_query(table, num_tokens)
@@ -131,22 +125,41 @@ class KvCache:
         num_full = num_computed // self._block_tokens
         self._namer.extend(table, token_ids, num_full)
         for index in range(table.num_sealed, num_full):
-            block, name = table.blocks[index], table.names[index]
+            block, name = table.blocks[index - table.first], table.names[index]
             block.name, block.parent = name, table.parent_of(index)
             self._index.add(name, block)
             self._in_flight.sealed(name)
         table.num_sealed = max(table.num_sealed, num_full)
 
+    def slide(self, table: BlockTable, num_computed: int) -> int:
+        """Give back the sealed blocks that no row behind `num_computed` tokens sees; how many."""
+        count = min(self.config.first_seen_block(num_computed), table.num_sealed) - table.first
+        if count <= 0:
+            return 0
+        self._leave(table.blocks[:count])
+        del table.blocks[:count]
+        table.first += count
+        return count
+
     def release(self, table: BlockTable) -> None:
         """Give all blocks back, last to first, so that a chain is evicted from its end. The names stay in the table."""
         self._held.discard(table)
         self._in_flight.abandon(table)
-        for block in reversed(table.blocks):
+        self._leave(reversed(table.blocks))
+        table.blocks = []
+        table.first = table.num_sealed = 0
+
+    def _longest(self, names: Sequence[BlockName], limit: int) -> tuple[int, list[Block]]:
+        config = self.config
+        if config.window_tokens is None:
+            return 0, self._index.longest_chain(names, limit)
+        return self._index.longest_seen(names, limit, lambda end: config.first_seen_block(end * config.block_tokens))
+
+    def _leave(self, blocks: Iterable[Block]) -> None:
+        for block in blocks:
             block.num_users -= 1
             if block.num_users == 0:
                 self._retire(block)
-        table.blocks = []
-        table.num_sealed = 0
 
     def _take(self) -> Block:
         block = self._pool.take()
@@ -179,4 +192,4 @@ class KvCache:
 
     def check(self) -> None:
         """Assert every invariant. For tests: it visits all blocks."""
-        audit(self._pool, self._index, self._in_flight, self._held)
+        audit(self.config, self._pool, self._index, self._in_flight, self._held)

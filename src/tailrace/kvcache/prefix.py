@@ -4,7 +4,7 @@ name(0) = hash(root, tokens of block 0), name(i) = hash(name(i - 1), tokens of b
 changes keys and values besides tokens: weights, KV format, rope settings, tenant.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from struct import Struct
 
@@ -62,6 +62,7 @@ class PrefixIndex:
         del self._blocks[name]
 
     def longest_chain(self, names: Sequence[BlockName], limit: int) -> list[Block]:
+        """The blocks of the longest prefix, of at most `limit` blocks, that is there as a whole."""
         found: list[Block] = []
         for name in names[:limit]:
             block = self._blocks.get(name)
@@ -69,6 +70,25 @@ class PrefixIndex:
                 break
             found.append(block)
         return found
+
+    def longest_seen(
+        self, names: Sequence[BlockName], limit: int, first_seen: Callable[[int], int]
+    ) -> tuple[int, list[Block]]:
+        """The longest prefix of which all is there that a row behind it sees: blocks from `first_seen(its end)` on.
+
+        Returns the index of the first of these blocks, and them.
+        """
+        end, found = limit, list[Block]()  # last to first
+        for index in reversed(range(limit)):
+            block = self._blocks.get(names[index])
+            if block is None:
+                end, found = index, []
+                continue
+            found.append(block)
+            first = first_seen(end)
+            if index <= first:
+                return first, found[: end - first][::-1]
+        return 0, []
 
 
 class InFlight:

@@ -16,6 +16,9 @@ class SequenceTable:
 
     tokens        [max_sequences, max_model_tokens + 1]      ids known so far, by position
     block_tables  [max_sequences, max_blocks_per_sequence]   block of each run of block_tokens positions
+
+    Blocks that a window has left behind may belong to others by now. Their places hold the first block that is still
+    the sequence's own: whatever looks there, to mask it or to find what sequences share, finds nothing of another's.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -23,14 +26,15 @@ class SequenceTable:
         # positions, for the token that is drawn behind a full context.
         self.tokens = np.empty((limits.max_sequences, limits.max_model_tokens + 1), np.int32)
         self.block_tables = np.zeros((limits.max_sequences, limits.max_blocks_per_sequence), np.int32)
-        self._num_blocks = [0] * limits.max_sequences
+        self._first_blocks = [0] * limits.max_sequences  # of each row, the first place that is not left behind
+        self._num_blocks = [0] * limits.max_sequences  # of each row, the places in use, those left behind included
         self._slots: dict[str, int] = {}
         self._free = list(reversed(range(limits.max_sequences)))
 
     def enter(self, entry: SequenceEntry) -> int:
         slot = self._free.pop()
         self._slots[entry.request_id] = slot
-        self._num_blocks[slot] = 0
+        self._first_blocks[slot] = self._num_blocks[slot] = 0
         self.tokens[slot, : len(entry.token_ids)] = entry.token_ids
         return slot
 
@@ -39,13 +43,11 @@ class SequenceTable:
         self._free.append(slot)
         return slot
 
-    def append_blocks(self, slices: Iterable[SequenceSlice]) -> None:
+    def move_blocks(self, slices: Iterable[SequenceSlice]) -> None:
+        """Append new blocks and leave behind those that were released."""
         for part in slices:
-            if part.new_blocks:
-                slot = self._slots[part.request_id]
-                first = self._num_blocks[slot]
-                self._num_blocks[slot] = first + len(part.new_blocks)
-                self.block_tables[slot, first : self._num_blocks[slot]] = part.new_blocks
+            if part.new_blocks or part.num_released:
+                self._move_blocks(self._slots[part.request_id], part)
 
     def slots(self, slices: Sequence[SequenceSlice]) -> NDArray[np.int32]:
         return np.array([self._slots[part.request_id] for part in slices], np.int32)
@@ -53,7 +55,7 @@ class SequenceTable:
     def step(self, slices: Sequence[SequenceSlice], slots: NDArray[np.int32]) -> StepInputs:
         """The arrays of one step. Rows lie in the order of the slices."""
         starts = np.array([part.start for part in slices], np.int32)
-        counts = np.array([part.count for part in slices], np.int32)
+        counts = np.array([part.num_tokens for part in slices], np.int32)
         row_starts = np.zeros(len(slices) + 1, np.int32)
         np.cumsum(counts, out=row_starts[1:])
         if row_starts[-1] == len(slices):  # one row each: steady decode
@@ -61,7 +63,7 @@ class SequenceTable:
         else:
             token_ids = np.concatenate(
                 [
-                    self.tokens[slot, part.start : part.start + part.count]
+                    self.tokens[slot, part.start : part.start + part.num_tokens]
                     for slot, part in zip(slots, slices, strict=True)
                 ]
             )
@@ -74,3 +76,13 @@ class SequenceTable:
             block_tables=self.block_tables,
             sample_rows=row_starts[1:][is_sampled] - 1,
         )
+
+    def _move_blocks(self, slot: int, part: SequenceSlice) -> None:
+        table = self.block_tables[slot]
+        first = self._first_blocks[slot] + part.num_released
+        begin = max(self._num_blocks[slot], first)
+        end = begin + len(part.new_blocks)
+        table[begin:end] = part.new_blocks
+        if part.num_released:
+            table[:first] = table[first]
+        self._first_blocks[slot], self._num_blocks[slot] = first, end

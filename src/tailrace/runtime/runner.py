@@ -54,7 +54,7 @@ class Runner:
             self._sampling.leave(self._sequences.leave(request_id))
         for entry in plan.entered:
             self._sampling.enter(self._sequences.enter(entry), entry)
-        self._sequences.append_blocks(plan.slices)
+        self._sequences.move_blocks(plan.slices)
         for copy in plan.copies:
             self._executable.copy_block(copy.source, copy.target, copy.num_tokens)
 
@@ -78,7 +78,7 @@ class _Batch:
             and not plan.left
             and len(plan.slices) == len(self.request_ids)
             and all(
-                part.request_id == request_id and part.is_sampled and part.count == 1
+                part.request_id == request_id and part.is_sampled and part.num_tokens == 1
                 for part, request_id in zip(plan.slices, self.request_ids, strict=True)
             )
         )

@@ -51,7 +51,7 @@ def _refuse_too_long(request: Request, config: SchedulerConfig, kv: KvCacheConfi
         )
     # The last token is never computed, so it needs no room.
     num_positions = longest_sequence(request, config) - 1
-    if kv.blocks_for(num_positions) > kv.num_blocks:
+    if not kv.can_hold(num_positions):
         raise ContextTooLong(
             f"prompt and max_tokens need room for {num_positions} tokens and the KV cache holds {kv.num_tokens}: "
             "shorten the prompt, lower max_tokens, or give the server more KV memory",

@@ -20,21 +20,24 @@ class StepDraft:
 
     def decode(self, live: LiveRequest) -> None:
         """Compute the newest token and sample behind it."""
-        self.budget_left -= 1
-        part = SequenceSlice(live.request_id, live.num_computed, 1, True, live.new_blocks)
-        live.new_blocks = ()
-        self.parts.append((live, part))
+        self._add(live, 1, is_sampled=True)
 
-    def fill(self, live: LiveRequest) -> None:
-        """Close as much of a gap as the budget allows.
+    def share_of(self, live: LiveRequest) -> int:
+        """How much of a gap to close in this step, of what the budget allows.
 
         A gap that takes several steps is cut evenly: no more steps, and a lower peak for the streams beside it.
         """
         num_steps = -(-live.gap // self.budget_left)
-        count = -(-live.gap // num_steps)
+        return -(-live.gap // num_steps)
+
+    def fill(self, live: LiveRequest, count: int) -> None:
+        """Compute the next `count` tokens, and sample behind them if they close the gap."""
+        self._add(live, count, is_sampled=count == live.gap)
+
+    def _add(self, live: LiveRequest, count: int, *, is_sampled: bool) -> None:
         self.budget_left -= count
-        part = SequenceSlice(live.request_id, live.num_computed, count, count == live.gap, live.new_blocks)
-        live.new_blocks = ()
+        part = SequenceSlice(live.request_id, live.num_computed, count, is_sampled, live.new_blocks, live.num_released)
+        live.new_blocks, live.num_released = (), 0
         self.parts.append((live, part))
 
     def plan(self, step_id: int, left: tuple[str, ...]) -> StepPlan:

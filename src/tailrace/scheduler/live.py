@@ -16,7 +16,7 @@ class LiveRequest:
 
     |<------ prompt ------>|<--- output --->|
     |<------- computed ------->|<--- gap -->|      a step closes part of the gap; closing it samples one token
-    |<------------ num_positions ------------->|   room in the blocks held
+    |<------------ num_positions ------------->|   room, up to the end of the last block
     """
 
     request_id: str
@@ -25,10 +25,12 @@ class LiveRequest:
     table: BlockTable
     token_ids: list[int]
     max_length: int  # at most so many tokens become known
+    max_blocks: int  # what it needs to hold at once, at most
     stop_ids: frozenset[int]  # those that end it; before min_tokens they do not
     num_computed: int = 0
     num_positions: int = 0
     new_blocks: tuple[int, ...] = ()  # held, and not yet told to the runtime
+    num_released: int = 0  # given back at the beginning, and not yet told
     state: RequestState = RequestState.WAITING
     num_preemptions: int = 0
     started_s: float | None = None
@@ -45,8 +47,8 @@ class LiveRequest:
 
     @property
     def may_need_blocks(self) -> bool:
-        """Whether its longest possible output does not fit in the blocks held. The last token is never computed."""
-        return self.max_length - 1 > self.num_positions
+        """Whether it holds less than its longest possible output needs at once."""
+        return len(self.table.blocks) < self.max_blocks
 
     def move(self, to: RequestState) -> None:
         self.state = moved(self.state, to)

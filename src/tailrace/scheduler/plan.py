@@ -23,19 +23,22 @@ class SequenceEntry:
     sampling: SamplingParams
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceSlice:
-    """The share of one sequence in a step: positions [start, start + count) are computed.
+class SequenceSlice(NamedTuple):
+    """The share of one sequence in a step: positions [start, start + num_tokens) are computed.
 
     When `is_sampled`, the last row goes through the head and one token is drawn behind it; its row then is the newest
-    known token. `new_blocks` are appended to the sequence's block table before the step.
+    known token. Before the step, `num_released` blocks leave the sequence's block table at its beginning, where no row
+    sees them any more (of a sequence that enters, they were never there), and `new_blocks` are appended.
+
+    A tuple, like SampledToken: there is one for each sequence in each step.
     """
 
     request_id: str
     start: int
-    count: int
+    num_tokens: int
     is_sampled: bool
     new_blocks: tuple[int, ...] = ()
+    num_released: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class StepPlan:
 
     @property
     def num_tokens(self) -> int:
-        return sum(part.count for part in self.slices)
+        return sum(part.num_tokens for part in self.slices)
 
     @property
     def num_sampled(self) -> int:

@@ -40,7 +40,8 @@ class Scheduler:
     """`plan` decides a step, `commit` takes its outcome; between the two only `add` and `abort` may be called.
 
     A request has tokens known and tokens computed, and a step closes part of the gap: first one token for each stream,
-    then chunks of what was admitted, then newcomers. Blocks for all known tokens are taken at admission.
+    then chunks of what was admitted, then newcomers. Blocks for all known tokens are taken at admission; with a window,
+    as many as it reaches, and then more as chunks need them and blocks that no row sees any more come back.
     """
 
     def __init__(self, config: SchedulerConfig, cache: KvCache) -> None:
@@ -97,13 +98,15 @@ class Scheduler:
             raise InvalidRequest(f"request id {request.request_id!r} is in use: choose another", param="request_id")
         refuse_what_cannot_run(request, self.config, self._cache.config)
         self._refuse_overload(request)
+        max_length = longest_sequence(request, self.config)
         live = LiveRequest(
             request_id=request.request_id,
             request=request,
             arrival_rank=self._num_arrived,
             table=self._cache.open(request.cache_salt),
             token_ids=[*request.prompt_ids, *request.output_ids],
-            max_length=longest_sequence(request, self.config),
+            max_length=max_length,
+            max_blocks=self._cache.config.blocks_at_once(max_length - 1),  # the last token is never computed
             stop_ids=stop_ids(request.sampling, self.config),
         )
         self._num_arrived += 1
@@ -139,7 +142,10 @@ class Scheduler:
         return draft.plan(self._step_id, left)
 
     def commit(self, result: StepResult, now_s: float) -> list[TokenEvent]:
-        """Take in what the step computed: seal blocks, append tokens, end what is done."""
+        """Take in what the step computed: seal blocks, give back what is out of sight, append tokens, end what is done.
+
+        A sequence takes a block only once the one before is sealed, so this is soon enough to give one back for it.
+        """
         parts = self._finish_step(result, now_s)
         sampled = iter(result.sampled)
         block_tokens = self._cache.config.block_tokens
@@ -148,9 +154,10 @@ class Scheduler:
             token = next(sampled) if part.is_sampled else None
             if live.state is not RequestState.RUNNING:
                 continue  # aborted while the step ran
-            live.num_computed += part.count
+            live.num_computed += part.num_tokens
             if live.num_computed // block_tokens > live.table.num_sealed:
                 self._cache.seal(live.table, live.token_ids, live.num_computed)
+                live.num_released += self._cache.slide(live.table, live.num_computed)
             if token is not None:
                 events.append(self._deliver(live, token))
         return events
@@ -169,8 +176,8 @@ class Scheduler:
             )
 
     def _make_room(self) -> None:
-        """Give each stream the block its next token needs; when there is none, the latest arrivals pay."""
-        needy = [live for live in self._running.values() if len(live.token_ids) > live.num_positions]
+        """Give each sequence the block its next token needs; when there is none, the latest arrivals pay."""
+        needy = [live for live in self._running.values() if live.num_computed >= live.num_positions]
         for live in needy:
             while live.state is RequestState.RUNNING and not self._grow(live):
                 self._preempt(max(self._running.values(), key=_arrival))
@@ -203,7 +210,7 @@ class Scheduler:
             draft.budget_left = min(draft.budget_left, self.config.chunk_tokens)
         for live in behind:
             if draft.budget_left:
-                draft.fill(live)
+                self._fill(draft, live)
 
     def _admit(self, draft: StepDraft) -> None:
         """Let waiting requests start, in order, while there is budget, a place and blocks.
@@ -218,9 +225,22 @@ class Scheduler:
                 queue.defer(live, match.awaited)
             elif self._start(live, match):
                 draft.enter(live)
-                draft.fill(live)
+                self._fill(draft, live)
             else:
                 return
+
+    def _fill(self, draft: StepDraft, live: LiveRequest) -> None:
+        """Plan the next tokens of a gap: as many as there is room for, at least one."""
+        count = draft.share_of(live)
+        self._stretch(live, live.num_computed + count)
+        draft.fill(live, min(count, live.num_positions - live.num_computed))
+
+    def _stretch(self, live: LiveRequest, num_positions: int) -> None:
+        """Take blocks up to `num_positions`, but leave those that streams may need. Without a window all are there."""
+        num_wanted = -(-(num_positions - live.num_positions) // self._cache.config.block_tokens)
+        if num_wanted > 0:
+            for _ in range(min(num_wanted, self._cache.num_available - self._spare_blocks())):
+                self._grow(live)
 
     def _start(self, live: LiveRequest, match: PrefixMatch) -> bool:
         blocks = self._cache.acquire(live.table, match, len(live.token_ids), self._spare_blocks())
@@ -231,8 +251,9 @@ class Scheduler:
         live.move(RequestState.RUNNING)
         self._running[live.request_id] = live
         live.new_blocks = blocks
-        live.num_positions = len(blocks) * block_tokens
-        live.num_computed = len(match.blocks) * block_tokens
+        live.num_released = match.first
+        live.num_positions = live.table.end * block_tokens
+        live.num_computed = match.end * block_tokens
         if live.started_s is None:
             live.started_s = self._now_s
             live.num_cached_tokens = min(live.num_computed, live.request.num_prompt_tokens)

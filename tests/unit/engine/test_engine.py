@@ -24,7 +24,9 @@ class CountingRunner:
         return StepResult(
             plan.step_id,
             tuple(
-                SampledToken(part.request_id, 100 + part.start + part.count) for part in plan.slices if part.is_sampled
+                SampledToken(part.request_id, 100 + part.start + part.num_tokens)
+                for part in plan.slices
+                if part.is_sampled
             ),
         )
 

@@ -6,6 +6,7 @@ import pytest
 
 from tailrace.kvcache.audit import audit
 from tailrace.kvcache.block import BlockTable
+from tailrace.kvcache.config import KvCacheConfig
 from tailrace.kvcache.pool import BlockPool
 from tailrace.kvcache.prefix import InFlight, PrefixIndex
 
@@ -14,6 +15,7 @@ class Parts:
     """A cache of four blocks: a table with one sealed block and one being filled, one idle block, one free."""
 
     def __init__(self) -> None:
+        self.config = KvCacheConfig(num_blocks=4, block_tokens=2, root_parts=())
         self.pool, self.index, self.in_flight = BlockPool(4), PrefixIndex(), InFlight()
         sealed, filling, self.idle = (self.pool.take() for _ in range(3))
         self.table = BlockTable(b"root", [b"a", b"b"], [sealed, filling], num_sealed=1)
@@ -26,7 +28,7 @@ class Parts:
         self.held = {self.table}
 
     def audit(self) -> None:
-        audit(self.pool, self.index, self.in_flight, self.held)
+        audit(self.config, self.pool, self.index, self.in_flight, self.held)
 
 
 def leak(parts: Parts) -> None:
@@ -94,8 +96,39 @@ def age_a_head_before_its_tail(parts: Parts) -> None:
     parts.pool.put_idle(tail)
 
 
+def seal_more_than_there_is(parts: Parts) -> None:
+    parts.table.names.append(b"e")
+    parts.table.num_sealed = 3
+    parts.table.blocks[1].name = b"b"
+    parts.index.add(b"b", parts.table.blocks[1])
+    parts.in_flight.abandon(parts.table)
+
+
+def lose_the_first_block(parts: Parts) -> None:
+    block = parts.table.blocks.pop(0)
+    parts.table.first = 1
+    block.num_users = 0
+    parts.pool.put_idle(block)
+
+
 def test_a_sound_cache_passes() -> None:
     Parts().audit()
+
+
+def test_what_a_window_has_left_behind_may_go_and_its_end_may_stay_longer() -> None:
+    parts = Parts()
+    parts.config = KvCacheConfig(4, 2, (), window_tokens=2)
+    lose_the_first_block(parts)
+    age_a_head_before_its_tail(parts)
+    parts.audit()
+
+
+def test_what_a_window_shows_must_stay() -> None:
+    parts = Parts()
+    parts.config = KvCacheConfig(4, 2, (), window_tokens=3)
+    lose_the_first_block(parts)
+    with pytest.raises(AssertionError, match="block 0 is still seen"):
+        parts.audit()
 
 
 @pytest.mark.parametrize(
@@ -114,6 +147,8 @@ def test_a_sound_cache_passes() -> None:
         list_a_name_of_nobody,
         await_a_sealed_name,
         await_nobody,
+        lose_the_first_block,
+        seal_more_than_there_is,
         age_a_head_before_its_tail,
     ],
 )

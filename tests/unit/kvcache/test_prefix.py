@@ -3,8 +3,8 @@ from typing import overload
 
 import pytest
 
-from tailrace.kvcache.block import BlockTable
-from tailrace.kvcache.prefix import BlockNamer, InFlight
+from tailrace.kvcache.block import Block, BlockTable
+from tailrace.kvcache.prefix import BlockNamer, InFlight, PrefixIndex
 
 TOKENS = list(range(100, 112))
 
@@ -79,6 +79,31 @@ def test_each_token_is_read_once_in_the_life_of_a_chain() -> None:
     for num_tokens in range(401):
         namer.extend(table, tokens, num_tokens // 4)
     assert tokens.num_read == 400
+
+
+@pytest.mark.parametrize(
+    ("present", "limit", "expected"),
+    [
+        ("abcdef", 6, "ef"),
+        ("abcdef", 3, "bc"),
+        ("cdef", 6, "ef"),
+        ("abcdf", 6, "cd"),  # "f" alone lacks a block that the row behind it sees
+        ("acef", 5, "a"),  # so does "e", and "c"; nothing lies before "a"
+        ("bcef", 5, "bc"),
+        ("bdf", 6, ""),
+        ("", 6, ""),
+        ("abcdef", 0, ""),
+    ],
+)
+def test_the_longest_prefix_shows_its_last_two_blocks(present: str, limit: int, expected: str) -> None:
+    index, names = PrefixIndex(), [letter.encode() for letter in "abcdef"]
+    for number, letter in enumerate(present):
+        index.add(letter.encode(), Block(number, name=letter.encode()))
+
+    first, blocks = index.longest_seen(names, limit, lambda end: max(end - 2, 0))
+
+    assert b"".join(block.name or b"" for block in blocks).decode() == expected
+    assert first == (names.index(expected[0].encode()) if expected else 0)
 
 
 def test_in_flight_follows_the_run_of_awaited_names_only() -> None:

@@ -19,8 +19,8 @@ def test_a_mixed_step_lays_rows_end_to_end() -> None:
     table.enter(entry("a", 10, 11, 12, 13, 14))
     table.enter(entry("b", 20, 21))
     slices = (
-        SequenceSlice("b", start=1, count=1, is_sampled=True),
-        SequenceSlice("a", start=1, count=3, is_sampled=False),
+        SequenceSlice("b", start=1, num_tokens=1, is_sampled=True),
+        SequenceSlice("a", start=1, num_tokens=3, is_sampled=False),
     )
 
     step = table.step(slices, table.slots(slices))
@@ -36,8 +36,8 @@ def test_steady_decode_reads_one_token_a_sequence() -> None:
     for name, token_ids in (("a", (1, 2, 3)), ("b", (4, 5))):
         table.enter(entry(name, *token_ids))
     slices = (
-        SequenceSlice("a", start=2, count=1, is_sampled=True),
-        SequenceSlice("b", start=1, count=1, is_sampled=True),
+        SequenceSlice("a", start=2, num_tokens=1, is_sampled=True),
+        SequenceSlice("b", start=1, num_tokens=1, is_sampled=True),
     )
 
     step = table.step(slices, table.slots(slices))
@@ -50,8 +50,8 @@ def test_steady_decode_reads_one_token_a_sequence() -> None:
 def test_blocks_are_appended_where_the_sequence_stopped() -> None:
     table = SequenceTable(LIMITS)
     slot = table.enter(entry("a", *range(9)))
-    table.append_blocks([SequenceSlice("a", start=0, count=8, is_sampled=False, new_blocks=(7, 3))])
-    table.append_blocks([SequenceSlice("a", start=8, count=1, is_sampled=True, new_blocks=(5,))])
+    table.move_blocks([SequenceSlice("a", start=0, num_tokens=8, is_sampled=False, new_blocks=(7, 3))])
+    table.move_blocks([SequenceSlice("a", start=8, num_tokens=1, is_sampled=True, new_blocks=(5,))])
 
     assert table.block_tables[slot, :3].tolist() == [7, 3, 5]
 
@@ -59,9 +59,39 @@ def test_blocks_are_appended_where_the_sequence_stopped() -> None:
 def test_a_slot_given_back_starts_afresh() -> None:
     table = SequenceTable(LIMITS)
     slot = table.enter(entry("a", 1))
-    table.append_blocks([SequenceSlice("a", start=0, count=1, is_sampled=True, new_blocks=(7,))])
+    table.move_blocks([SequenceSlice("a", start=0, num_tokens=1, is_sampled=True, new_blocks=(7,))])
     table.leave("a")
 
     assert table.enter(entry("b", 2)) == slot
-    table.append_blocks([SequenceSlice("b", start=0, count=1, is_sampled=True, new_blocks=(4,))])
+    table.move_blocks([SequenceSlice("b", start=0, num_tokens=1, is_sampled=True, new_blocks=(4,))])
     assert table.block_tables[slot, 0] == 4
+
+
+def test_places_left_behind_name_a_block_that_is_still_the_sequences_own() -> None:
+    table = SequenceTable(LIMITS)
+    slot = table.enter(entry("a", *range(20)))
+    table.move_blocks([SequenceSlice("a", 0, 8, is_sampled=False, new_blocks=(7, 3))])
+    table.move_blocks([SequenceSlice("a", 8, 8, is_sampled=False, new_blocks=(5, 9), num_released=1)])
+    assert table.block_tables[slot, :4].tolist() == [3, 3, 5, 9]
+
+    table.move_blocks([SequenceSlice("a", 16, 4, is_sampled=True, new_blocks=(1,), num_released=2)])
+    assert table.block_tables[slot, :5].tolist() == [9, 9, 9, 9, 1]
+
+
+def test_a_sequence_may_leave_behind_all_it_had() -> None:
+    table = SequenceTable(LIMITS)
+    slot = table.enter(entry("a", *range(20)))
+    table.move_blocks([SequenceSlice("a", 0, 4, is_sampled=False, new_blocks=(7,))])
+    table.move_blocks([SequenceSlice("a", 4, 4, is_sampled=False, new_blocks=(5,), num_released=1)])
+    table.move_blocks([SequenceSlice("a", 8, 4, is_sampled=True, new_blocks=(2,))])
+    assert table.block_tables[slot, :3].tolist() == [5, 5, 2]
+
+
+def test_a_sequence_may_enter_behind_blocks_that_were_never_there() -> None:
+    table = SequenceTable(LIMITS)
+    for name in ("before", "a"):
+        slot = table.enter(entry(name, *range(20)))
+        table.move_blocks([SequenceSlice(name, 12, 4, is_sampled=False, new_blocks=(6, 8), num_released=2)])
+        table.move_blocks([SequenceSlice(name, 16, 4, is_sampled=True, new_blocks=(4,))])
+        assert table.block_tables[slot, :5].tolist() == [6, 6, 6, 8, 4]
+        table.leave(name)

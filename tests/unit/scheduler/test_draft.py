@@ -8,7 +8,7 @@ from tests.support.simulation import make_request
 
 def live_with_gap(gap: int, num_computed: int = 0) -> LiveRequest:
     request = make_request("r", range(1, gap + num_computed + 1))
-    live = LiveRequest("r", request, 0, BlockTable(b""), list(request.prompt_ids), 1_000, frozenset())
+    live = LiveRequest("r", request, 0, BlockTable(b""), list(request.prompt_ids), 1_000, 100, frozenset())
     live.num_computed = num_computed
     return live
 
@@ -17,12 +17,12 @@ def chunks(gap: int, budget_tokens: int) -> list[int]:
     live, counts = live_with_gap(gap), []
     while live.gap:
         draft = StepDraft(budget_tokens)
-        draft.fill(live)
+        draft.fill(live, draft.share_of(live))
         part = draft.plan(1, ()).slices[0]
-        assert draft.budget_left == budget_tokens - part.count
-        assert part.is_sampled == (part.start + part.count == gap)
-        live.num_computed += part.count
-        counts.append(part.count)
+        assert draft.budget_left == budget_tokens - part.num_tokens
+        assert part.is_sampled == (part.start + part.num_tokens == gap)
+        live.num_computed += part.num_tokens
+        counts.append(part.num_tokens)
     return counts
 
 
@@ -43,20 +43,20 @@ def test_a_gap_is_cut_evenly_and_into_as_few_steps_as_possible(
     assert chunks(gap, budget_tokens) == expected
 
 
-def test_new_blocks_are_told_once() -> None:
+def test_blocks_that_come_and_go_are_told_once() -> None:
     live = live_with_gap(8)
-    live.new_blocks = (3, 4)
+    live.new_blocks, live.num_released = (3, 4), 2
     draft = StepDraft(4)
-    draft.fill(live)
+    draft.fill(live, 4)
     live.num_computed = 7
     draft.budget_left = 1
     draft.decode(live)
-    assert [part.new_blocks for part in draft.plan(1, ()).slices] == [(3, 4), ()]
+    assert [(part.new_blocks, part.num_released) for part in draft.plan(1, ()).slices] == [((3, 4), 2), ((), 0)]
 
 
 def test_who_enters_brings_all_known_tokens() -> None:
     request = make_request("r", [1, 2], output_ids=(3,))
-    live = LiveRequest("r", request, 0, BlockTable(b""), [1, 2, 3], 1_000, frozenset())
+    live = LiveRequest("r", request, 0, BlockTable(b""), [1, 2, 3], 1_000, 100, frozenset())
     draft = StepDraft(8)
     draft.enter(live)
     live.token_ids.append(4)

@@ -7,7 +7,9 @@ from tests.support.simulation import make_request
 
 def waiting(rank: int, num_tokens: int = 3) -> LiveRequest:
     request = make_request(f"r{rank}", range(num_tokens))
-    return LiveRequest(request.request_id, request, rank, BlockTable(b""), list(request.prompt_ids), 100, frozenset())
+    return LiveRequest(
+        request.request_id, request, rank, BlockTable(b""), list(request.prompt_ids), 100, 25, frozenset()
+    )
 
 
 def queue_of(*lives: LiveRequest) -> WaitingQueue:

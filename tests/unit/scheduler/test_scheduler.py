@@ -49,7 +49,7 @@ def plan_and_commit(scheduler: Scheduler) -> StepPlan:
 
 
 def shares(planned: StepPlan) -> dict[str, int]:
-    return {part.request_id: part.count for part in planned.slices}
+    return {part.request_id: part.num_tokens for part in planned.slices}
 
 
 def test_an_idle_scheduler_plans_nothing() -> None:
@@ -65,7 +65,7 @@ def test_a_prompt_enters_with_its_tokens_and_blocks_and_is_sampled() -> None:
     planned = plan(scheduler)
     assert planned.entered[0].token_ids == (1, 2, 3, 4, 5, 6)
     (part,) = planned.slices
-    assert (part.start, part.count, part.is_sampled, part.new_blocks) == (0, 6, True, (0, 1))
+    assert (part.start, part.num_tokens, part.is_sampled, part.new_blocks) == (0, 6, True, (0, 1))
     assert (planned.num_tokens, planned.num_sampled, planned.left, planned.copies) == (6, 1, (), ())
 
 
@@ -76,7 +76,7 @@ def test_decode_computes_the_newest_token_and_takes_a_block_only_when_one_is_ful
     parts = []
     for _ in range(4):
         planned = plan(scheduler)
-        parts += [(part.start, part.count, part.new_blocks) for part in planned.slices]
+        parts += [(part.start, part.num_tokens, part.new_blocks) for part in planned.slices]
         assert not planned.entered
         commit(scheduler, planned)
     assert parts == [(6, 1, ()), (7, 1, ()), (8, 1, (2,)), (9, 1, ())]
