@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
+from tailrace.ops.program import LatentAttention
 from tailrace.ops.reference import ReferenceBackend, ReferenceExecutable
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.load import open_checkpoint
-from tests.support.oracle import TOLERANCE, TinyModel, tiny_models
+from tests.support.oracle import TOLERANCE, TinyModel, greedy_models, tiny_models
 from tests.support.steps import Part, limits, step, teacher_forced
 
 LIMITS = limits(max_tokens=160, max_model_tokens=48, block_tokens=16)
@@ -57,8 +59,56 @@ def test_logits_are_those_of_transformers_among_other_sequences(
     assert_close(np.concatenate([first[48:68], second[2:30]]), tiny.logits)
 
 
+def test_logits_are_those_of_transformers_behind_a_cached_prefix(
+    tiny: TinyModel, executable: ReferenceExecutable
+) -> None:
+    """Another sequence begins with the same two blocks, and computes what follows them alone."""
+    ids = tiny.token_ids
+    executable.logits(step(LIMITS, Part(2, 0, ids[:40])))
+    behind = step(LIMITS, Part(1, 32, ids[32:]))
+    tables = behind.block_tables.copy()
+    tables[1, :2] = tables[2, :2]
+
+    assert_close(executable.logits(replace(behind, block_tables=tables)), tiny.logits[32:])
+
+
 def without_scaling(config: ModelConfig) -> ModelConfig:
     return replace(config, rope_scaling=None)
+
+
+def scaled_by(**changes: Any) -> Callable[[ModelConfig], ModelConfig]:
+    def ignoring(config: ModelConfig) -> ModelConfig:
+        assert config.rope_scaling is not None
+        return replace(config, rope_scaling=replace(config.rope_scaling, **changes))
+
+    return ignoring
+
+
+def routed(**changes: Any) -> Callable[[ModelConfig], ModelConfig]:
+    def ignoring(config: ModelConfig) -> ModelConfig:
+        assert config.mixture is not None
+        mixture = replace(config.mixture, routing=replace(config.mixture.routing, **changes))
+        return replace(config, mixture=mixture)
+
+    return ignoring
+
+
+def without_bias(config: ModelConfig) -> ModelConfig:
+    assert config.mixture is not None
+    return replace(config, mixture=replace(config.mixture, has_bias=False))
+
+
+def without_shared(config: ModelConfig) -> ModelConfig:
+    assert config.mixture is not None
+    return replace(config, mixture=replace(config.mixture, num_shared=0))
+
+
+def selecting(top_k: int) -> Callable[[ModelConfig], ModelConfig]:
+    def ignoring(config: ModelConfig) -> ModelConfig:
+        assert config.sparse is not None
+        return replace(config, sparse=replace(config.sparse, top_k=top_k))
+
+    return ignoring
 
 
 @pytest.mark.parametrize(
@@ -76,6 +126,28 @@ def without_scaling(config: ModelConfig) -> ModelConfig:
         ("llama-tied-biased", lambda config: replace(config, output_bias=False)),
         ("qwen2", lambda config: replace(config, qkv_bias=False)),
         ("qwen3", lambda config: replace(config, qk_norm=False)),
+        ("mistral-window", lambda config: replace(config, sliding_window=8)),
+        ("deepseek-moe", without_shared),
+        ("deepseek-moe", routed(normalize=True)),
+        ("deepseek-moe", routed(top_k=2)),
+        ("deepseek-v2-lite", without_scaling),
+        ("deepseek-v2-lite", scaled_by(mscale_all_dim=0.0)),
+        ("deepseek-v2", scaled_by(mscale=0.707)),
+        ("deepseek-v2", scaled_by(mscale_all_dim=1.0)),
+        ("deepseek-v2", routed(num_groups=1, top_groups=1)),
+        ("deepseek-v2", routed(group_rank="top two")),
+        ("deepseek-v2", routed(scale=1.0)),
+        ("deepseek-v2", routed(normalize=True)),
+        ("deepseek-v3", routed(scoring="softmax")),
+        ("deepseek-v3", routed(num_groups=1, top_groups=1)),
+        ("deepseek-v3", routed(group_rank="max")),
+        ("deepseek-v3", routed(normalize=False)),
+        ("deepseek-v3", without_bias),
+        ("deepseek-v3", lambda config: replace(config, rope_interleaved=False)),
+        ("deepseek-v3-halves", lambda config: replace(config, rope_interleaved=True)),
+        ("deepseek-v3-halves", routed(normalize=True)),
+        ("deepseek-v32", lambda config: replace(config, sparse=None)),
+        ("deepseek-v32", selecting(top_k=11)),
     ],
 )
 def test_the_expected_values_notice_a_setting_that_is_ignored(
@@ -83,7 +155,23 @@ def test_the_expected_values_notice_a_setting_that_is_ignored(
 ) -> None:
     tiny = TinyModel.read(name)
     checkpoint = open_checkpoint(str(tiny.directory))
-    executable = load(checkpoint, ignoring(config_of(checkpoint, tiny)))
+    assert_far(load(checkpoint, ignoring(config_of(checkpoint, tiny))), tiny)
 
+
+@pytest.mark.parametrize("name", greedy_models()[1:])
+def test_latents_are_normed_with_an_epsilon_of_their_own(name: str) -> None:
+    """With the config's, as every other norm has it, the values would be others."""
+    tiny = TinyModel.read(name)
+    checkpoint = open_checkpoint(str(tiny.directory))
+    program = build_program(checkpoint.config)
+    latents = [op for op in program.ops if isinstance(op, LatentAttention)]
+    assert {op.eps for op in latents} == {1e-6} != {checkpoint.config.rms_norm_eps}
+    normed = tuple(
+        replace(op, eps=checkpoint.config.rms_norm_eps) if isinstance(op, LatentAttention) else op for op in program.ops
+    )
+    assert_far(ReferenceBackend().load(replace(program, ops=normed), checkpoint.tensors, LIMITS), tiny)
+
+
+def assert_far(executable: ReferenceExecutable, tiny: TinyModel) -> None:
     logits = teacher_forced(executable, LIMITS, tiny.token_ids, chunk_tokens=48)
     assert np.abs(logits - tiny.logits).max() > 10 * TOLERANCE

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DATA", "TOLERANCE", "Prose", "Text", "TinyModel", "texts", "tiny_models"]
+__all__ = ["DATA", "TOLERANCE", "Prose", "Text", "TinyModel", "greedy_models", "texts", "tiny_models"]
 
 DATA = Path(__file__).parents[1] / "oracle" / "data"
 TOLERANCE = 1e-3  # absolute, of a logit
@@ -15,20 +15,31 @@ TOLERANCE = 1e-3  # absolute, of a logit
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
-    """A random model, some tokens, and the logits [tokens, vocab] behind each."""
+    """A random model, some tokens, the logits [tokens, vocab] behind each, and what it writes behind the first."""
 
     directory: Path
     token_ids: list[int]
     logits: NDArray[np.float32]
+    greedy_ids: list[int]  # behind the prompt; none of the models that are not asked for text
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        return self.token_ids[:16]
 
     @classmethod
     def read(cls, name: str) -> "TinyModel":
         expected = np.load(DATA / "tiny" / name / "expected.npz")
-        return cls(DATA / "tiny" / name, expected["token_ids"].tolist(), expected["logits"])
+        greedy_ids = expected["greedy_ids"].tolist() if "greedy_ids" in expected else []
+        return cls(DATA / "tiny" / name, expected["token_ids"].tolist(), expected["logits"], greedy_ids)
 
 
 def tiny_models() -> list[str]:
     return sorted(directory.name for directory in (DATA / "tiny").iterdir())
+
+
+def greedy_models() -> list[str]:
+    """Those that are asked for text: DeepSeek's."""
+    return [name for name in tiny_models() if name.startswith("deepseek")]
 
 
 @dataclass(frozen=True, slots=True)
