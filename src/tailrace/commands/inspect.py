@@ -13,8 +13,10 @@ from rich.table import Table
 
 from tailrace.commands.download import fetch_default_model
 from tailrace.commands.quantity import format_bytes
-from tailrace.weights.inspection import ModelReport, TensorClass, inspect_checkpoint
+from tailrace.models.config import MixtureConfig
+from tailrace.weights.inspection import ModelReport, inspect_checkpoint
 from tailrace.weights.load import open_checkpoint
+from tailrace.weights.tensor_classes import TensorClass
 
 __all__ = ["inspect"]
 
@@ -73,7 +75,18 @@ def _rows(report: ModelReport) -> Iterator[tuple[str, str]]:
     yield "file", report.source
     yield "architecture", f"{report.architecture}, {report.num_layers} layers, {report.parameters:,} parameters"
     yield "sizes", f"hidden {report.hidden_size}, MLP {report.intermediate_size}, vocabulary {report.vocab_size:,}"
-    yield "attention", f"{report.num_heads} heads, {report.num_kv_heads} of keys and values, {report.head_dim} wide"
+    yield "attention", _attention(report)
+    if report.sparse is not None:
+        yield (
+            "index",
+            f"{report.sparse.num_heads} heads, {report.sparse.head_dim} wide, keeps {report.sparse.top_k:,} tokens",
+        )
+    if report.mixture is not None:
+        yield "experts", _experts(report, report.mixture)
+        yield "parameters in use", f"{report.active_parameters:,} for a token"
+    if report.num_mtp_layers:
+        state = "loaded" if report.is_mtp_loaded else "not loaded"
+        yield "multi-token prediction", f"in the file, {state}; layers: {report.num_mtp_layers}"
     yield "positions", f"{report.rope}, up to {report.max_model_tokens:,} tokens"
     yield "embedding", "also the output head" if report.is_tied else "separate from the output head"
     yield "chat template", "yes" if report.has_chat_template else "none"
@@ -81,6 +94,26 @@ def _rows(report: ModelReport) -> Iterator[tuple[str, str]]:
     yield "KV per token", format_bytes(report.kv_bytes_per_token)
     yield f"KV of {report.context_tokens:,} tokens", format_bytes(report.kv_bytes_at_context)
     yield "memory needed", f"{format_bytes(report.memory_bytes)} for one request of that length"
+
+
+def _attention(report: ModelReport) -> str:
+    sizes = report.latent
+    if sizes is None:
+        return f"{report.num_heads} heads, {report.num_kv_heads} of keys and values, {report.head_dim} wide"
+    queries = "" if sizes.query_latent_dim is None else f", queries from {sizes.query_latent_dim}"
+    return (
+        f"{report.num_heads} heads of {sizes.plain_dim} + {sizes.rope_dim} turned, values of {sizes.value_dim}; "
+        f"latents of {sizes.latent_dim} + {sizes.rope_dim}{queries}"
+    )
+
+
+def _experts(report: ModelReport, mixture: MixtureConfig) -> str:
+    routing = mixture.routing
+    groups = f" from {routing.top_groups} of {routing.num_groups} groups" if routing.num_groups > 1 else ""
+    return (
+        f"{routing.num_experts} in each of {report.num_mixture_layers} layers, {mixture.expert_size} wide: "
+        f"{routing.top_k} used{groups}, {mixture.num_shared} shared"
+    )
 
 
 def _tensors(report: ModelReport) -> Table:

@@ -1,7 +1,7 @@
 """What every checkpoint format is turned into: our config, our tensor names, and what the text side needs.
 
-Tensor names (L = layer index): `embed`, `layers.L.attention_norm`, `layers.L.{q,k,v,o}` (+ `.bias`), `layers.L.q_norm`,
-`layers.L.k_norm`, `layers.L.mlp_norm`, `layers.L.{gate,up,down}`, `norm`, `head` (absent when tied to `embed`).
+Tensor names are those of `models`: `embed`, `layers.L.q` for layer L, `norm`, `head` (absent when tied to `embed`);
+`expected.py` lists them for a config. Modules for multi-token prediction are `mtp.K.*`, where they are asked for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailrace.models.config import ModelConfig
-from tailrace.ops.packed import PackedTensor
+from tailrace.ops.packed import PackedTensor, WeightFormat
 from tailrace.weights.mapped import MappedFile
 
 __all__ = ["Checkpoint", "GgufVocabulary", "TokenizerSource"]
@@ -48,6 +48,7 @@ class Checkpoint:
     special_tokens: Mapping[str, str] = field(default_factory=dict)  # bos_token, eos_token, ...: for chat templates
     requantize_errors: Mapping[str, float] = field(default_factory=dict)  # tensor -> relative RMS error, filled as read
     stored_formats: Mapping[str, str] = field(default_factory=dict)  # tensor -> its type in the file: Q4_1, BF16
+    float_matrices: Mapping[str, WeightFormat] = field(default_factory=dict)  # loaded as stored: how wide
     stored_bytes: int = 0  # of all its weight files
     files: Sequence[MappedFile] = ()  # what `tensors` views
 

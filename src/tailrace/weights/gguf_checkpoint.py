@@ -51,6 +51,7 @@ def open_gguf(path: Path, quantize: Quantize | None = None, *, mtp: bool = False
         special_tokens=gguf_text.special_tokens(metadata, vocabulary),
         requantize_errors=tensors.errors,
         stored_formats={name: stored.stored_format for name, stored in tensors.stored.items()},
+        float_matrices=tensors.float_matrices,
         stored_bytes=sum(file.size for file, _ in files),
         files=[file for file, _ in files],
     )

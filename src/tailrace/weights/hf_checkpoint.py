@@ -51,6 +51,7 @@ def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bo
         special_tokens=text.special_tokens,
         requantize_errors=tensors.errors,
         stored_formats={name: stored.stored_format for name, stored in tensors.stored.items()},
+        float_matrices=tensors.float_matrices,
         stored_bytes=sum(file.size for file, _ in files),
         files=[file for file, _ in files],
     )
@@ -58,7 +59,7 @@ def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bo
 
 def _is_unused(name: str, config: ModelConfig) -> bool:
     """Tensors that are saved twice or that we compute, and what of multi-token prediction nobody asked for."""
-    return name.endswith(_IGNORED) or is_mtp_tensor(name, HUGGING_FACE_NAMES, config)
+    return name.endswith(_IGNORED) or name.startswith("mtp.") or is_mtp_tensor(name, HUGGING_FACE_NAMES, config)
 
 
 def _read_tensors(directory: Path) -> dict[str, SafetensorsTensor]:

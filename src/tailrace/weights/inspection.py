@@ -1,32 +1,21 @@
 """What `tailrace inspect` says about a checkpoint: sizes, formats, memory. Data only; showing it is another's work."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
 from tailrace.errors import SetupError
-from tailrace.models.config import ModelConfig, RopeScaling
+from tailrace.models.config import LatentConfig, MixtureConfig, ModelConfig, RopeScaling, SparseConfig
+from tailrace.models.registry import build_program
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.expected import expected_shapes
 from tailrace.weights.names import tensor_class
+from tailrace.weights.tensor_classes import TensorClass, is_mtp_loaded, tensor_classes
 
-__all__ = ["ModelReport", "TensorClass", "inspect_checkpoint"]
+__all__ = ["ModelReport", "inspect_checkpoint"]
 
 _KV_VALUE_BYTES = 2  # bf16
-
-
-@dataclass(frozen=True, slots=True)
-class TensorClass:
-    """All tensors of one role, over the layers. `formats` counts tensors: as stored -> as loaded, how many."""
-
-    name: str
-    num_tensors: int
-    parameters: int
-    bytes: int  # as loaded
-    formats: tuple[tuple[str, str, int], ...]
-    requantize_error: float | None  # relative RMS over the class; None: nothing was lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +27,7 @@ class ModelReport:
     architecture: str
     fingerprint: str
     parameters: int
+    active_parameters: int  # read for a token: the chosen experts, and of the embedding a row
     stored_bytes: int
     weight_bytes: int
     kv_bytes_per_token: int  # 16 bit
@@ -56,6 +46,12 @@ class ModelReport:
     rope: str
     has_chat_template: bool
     eos_ids: tuple[int, ...]
+    latent: LatentConfig | None
+    sparse: SparseConfig | None
+    mixture: MixtureConfig | None
+    num_mixture_layers: int
+    num_mtp_layers: int  # in the files
+    is_mtp_loaded: bool
     tensors: tuple[TensorClass, ...]
 
     @property
@@ -74,7 +70,7 @@ def inspect_checkpoint(
     context_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ModelReport:
-    """Read every tensor once, for what requantising costs; `progress` is told tensors done and in all.
+    """Read every tensor that is converted once, for what that costs; `progress` is told tensors done and in all.
 
     Memory for KV is given at `context_tokens`, by default the whole context. Raises SetupError when that is out
     of range, CheckpointError when a tensor is damaged.
@@ -83,14 +79,15 @@ def inspect_checkpoint(
     context_tokens = config.max_model_tokens if context_tokens is None else context_tokens
     if not 1 <= context_tokens <= config.max_model_tokens:
         raise SetupError(f"the context of {checkpoint.name} is 1 to {config.max_model_tokens} tokens")
-    classes = _tensor_classes(checkpoint, progress)
-    kv_bytes = config.num_layers * 2 * config.num_kv_heads * config.head_dim * _KV_VALUE_BYTES
+    classes = tensor_classes(checkpoint, progress)
+    kv_bytes = build_program(config).kv_values_per_token * _KV_VALUE_BYTES
     return ModelReport(
         name=checkpoint.name,
         source=str(checkpoint.source),
         architecture=config.architecture,
         fingerprint=checkpoint.fingerprint,
         parameters=sum(part.parameters for part in classes),
+        active_parameters=_active_parameters(config),
         stored_bytes=checkpoint.stored_bytes,
         weight_bytes=sum(part.bytes for part in classes),
         kv_bytes_per_token=kv_bytes,
@@ -109,39 +106,29 @@ def inspect_checkpoint(
         rope=_rope(config),
         has_chat_template=checkpoint.chat_template is not None,
         eos_ids=checkpoint.eos_ids,
+        latent=config.latent,
+        sparse=config.sparse,
+        mixture=config.mixture,
+        num_mixture_layers=sum(_is_mixture(config, layer) for layer in range(config.num_layers)),
+        num_mtp_layers=config.num_mtp_layers,
+        is_mtp_loaded=is_mtp_loaded(checkpoint),
         tensors=classes,
     )
 
 
-class _Sum:
-    """What is added up over the tensors of one class."""
-
-    def __init__(self) -> None:
-        self.parameters = self.bytes = 0
-        self.formats: Counter[tuple[str, str]] = Counter()
-        self.errors: list[float] = []
-
-    def result(self, name: str) -> TensorClass:
-        formats = tuple((stored, loaded, count) for (stored, loaded), count in sorted(self.formats.items()))
-        # Tensors of a class have one size and, near enough, one magnitude: their errors are averaged as such.
-        error = sqrt(sum(error**2 for error in self.errors) / len(self.errors)) if self.errors else None
-        return TensorClass(name, self.formats.total(), self.parameters, self.bytes, formats, error)
+def _is_mixture(config: ModelConfig, layer: int) -> bool:
+    return config.mixture is not None and config.mixture.is_mixture(layer)
 
 
-def _tensor_classes(checkpoint: Checkpoint, progress: Callable[[int, int], None] | None) -> tuple[TensorClass, ...]:
-    shapes = expected_shapes(checkpoint.config)
-    sums: dict[str, _Sum] = {}
-    for done, (name, shape) in enumerate(shapes.items(), start=1):
-        packed = checkpoint.tensors[name]
-        part = sums.setdefault(tensor_class(name), _Sum())
-        part.parameters += prod(shape)
-        part.bytes += packed.num_bytes
-        part.formats[checkpoint.stored_formats.get(name, packed.format), packed.format] += 1
-        if name in checkpoint.requantize_errors:
-            part.errors.append(checkpoint.requantize_errors[name])
-        if progress:
-            progress(done, len(shapes))
-    return tuple(part.result(name) for name, part in sums.items())
+def _active_parameters(config: ModelConfig) -> int:
+    routing = config.mixture.routing if config.mixture else None
+    active = 0
+    for name, shape in expected_shapes(config).items():
+        part, count = tensor_class(name), prod(shape)
+        if routing is not None and part.startswith("experts."):
+            count = count * routing.top_k // routing.num_experts
+        active += 0 if part == "embed" and not config.tie_word_embeddings else count
+    return active
 
 
 def _rope(config: ModelConfig) -> str:

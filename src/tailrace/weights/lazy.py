@@ -15,15 +15,15 @@ from tailrace.weights.names import tensor_class
 from tailrace.weights.quantize import quantize_rows
 from tailrace.weights.stored import FileTensors, Shape, StoredTensor
 
-__all__ = ["FindTensor", "LazyTensors", "Quantize", "lazy_tensors"]
+__all__ = ["ALWAYS_INT8", "NEVER_QUANTIZED", "FindTensor", "LazyTensors", "Quantize", "lazy_tensors"]
 
 Quantize = Literal["int8", "int4"]
 FindTensor = Callable[[FileTensors, ModelConfig, str, Shape], StoredTensor]  # the tensor of our name, and its shape
 
 _BITS: dict[WeightFormat, int] = {"f32": 32, "f16": 16, "bf16": 16, "q8": 8, "q4": 4}
 _QUANTIZED_BITS: dict[Quantize, int] = {"int8": 8, "int4": 4}
-_ALWAYS_INT8 = frozenset({"embed", "head"})  # 4 bits there cost more quality than they save
-_NEVER_QUANTIZED = frozenset({"router", "index.weights"})  # small, and what they decide is decided by small differences
+ALWAYS_INT8 = frozenset({"embed", "head"})  # 4 bits there cost more quality than they save
+NEVER_QUANTIZED = frozenset({"router", "index.weights"})  # small, and what they decide is decided by small differences
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,21 @@ class LazyTensors(Mapping[str, PackedTensor]):
     def __len__(self) -> int:
         return len(self.stored)
 
+    @property
+    def float_matrices(self) -> dict[str, WeightFormat]:
+        """The matrices that stay what they are in the file, where that is floats."""
+        found: dict[str, WeightFormat] = {}
+        for name, stored in self.stored.items():
+            if len(stored.shape) == 2 and self._mode(name, stored) is None and stored.format in ("f32", "f16", "bf16"):
+                found[name] = stored.format
+        return found
+
     def _mode(self, name: str, stored: StoredTensor) -> Quantize | None:
         """How to quantise on the way in; None: the tensor stays as it is."""
-        if len(stored.shape) != 2 or stored.shape[1] % GROUP or tensor_class(name) in _NEVER_QUANTIZED:
+        if len(stored.shape) != 2 or stored.shape[1] % GROUP or tensor_class(name) in NEVER_QUANTIZED:
             return None
         mode = self.quantize
-        if mode == "int4" and tensor_class(name) in _ALWAYS_INT8:
+        if mode == "int4" and tensor_class(name) in ALWAYS_INT8:
             mode = "int8"
         if stored.format is None:
             return mode or "int8"

@@ -7,7 +7,10 @@ import pytest
 from tailrace.cli import main
 from tailrace.commands import inspect
 from tailrace.errors import CheckpointError
-from tailrace.weights.inspection import ModelReport, TensorClass
+from tailrace.models.config import LatentConfig, MixtureConfig, SparseConfig
+from tailrace.ops.program import Routing
+from tailrace.weights.inspection import ModelReport
+from tailrace.weights.tensor_classes import TensorClass
 
 GATE = TensorClass("gate", 2, 4096, 2048, (("Q4_1", "q4", 1), ("Q6_K", "q8", 1)), 0.0123)
 NORM = TensorClass("norm", 1, 64, 256, (("f32", "f32", 1),), None)
@@ -17,6 +20,7 @@ REPORT = ModelReport(
     architecture="llama",
     fingerprint="ab12",
     parameters=4160,
+    active_parameters=4000,
     stored_bytes=2304,
     weight_bytes=3 << 20,
     kv_bytes_per_token=512,
@@ -35,6 +39,12 @@ REPORT = ModelReport(
     rope="theta 10000",
     has_chat_template=True,
     eos_ids=(2,),
+    latent=None,
+    sparse=None,
+    mixture=None,
+    num_mixture_layers=0,
+    num_mtp_layers=0,
+    is_mtp_loaded=False,
     tensors=(GATE, NORM),
 )
 
@@ -96,6 +106,32 @@ def test_separate_heads_and_no_template_are_named(
     shown = " ".join(capsys.readouterr().out.split())
     assert "chat template none" in shown
     assert "separate from the output head" in shown
+
+
+def test_what_deepseek_models_have_is_shown(
+    opened: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deepseek = replace(
+        REPORT,
+        latent=LatentConfig(latent_dim=512, plain_dim=128, rope_dim=64, value_dim=128, query_latent_dim=1536),
+        sparse=SparseConfig(num_heads=64, head_dim=128, top_k=2048),
+        mixture=MixtureConfig(Routing(256, 8, "sigmoid", 8, 4, "top two"), expert_size=2048, num_shared=1),
+        num_mixture_layers=58,
+        num_mtp_layers=1,
+    )
+    monkeypatch.setattr(inspect, "inspect_checkpoint", lambda _checkpoint, **_options: deepseek)
+
+    main(["inspect", "tiny.gguf"])
+
+    shown = " ".join(capsys.readouterr().out.split())
+    for expected in (
+        "attention 4 heads of 128 + 64 turned, values of 128; latents of 512 + 64, queries from 1536",
+        "index 64 heads, 128 wide, keeps 2,048 tokens",
+        "experts 256 in each of 58 layers, 2048 wide: 8 used from 4 of 8 groups, 1 shared",
+        "parameters in use 4,000 for a token",
+        "multi-token prediction in the file, not loaded; layers: 1",
+    ):
+        assert expected in shown
 
 
 def test_a_damaged_file_is_said_in_one_line(

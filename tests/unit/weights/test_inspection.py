@@ -8,9 +8,11 @@ import pytest
 
 from tailrace.errors import SetupError
 from tailrace.models.config import RopeScaling
+from tailrace.weights.composed import Stacked
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.inspection import inspect_checkpoint
+from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek
 from tests.unit.weights.model_files import TINY, GgmlType, write_directory, write_gguf
 
 
@@ -54,6 +56,46 @@ def test_formats_and_losses_are_told_by_class(path: Path) -> None:
     assert classes["up"].bytes == 96 * 2 * (20 + 34)
     assert 0 < (classes["up"].requantize_error or 0) < 0.02
     assert classes["embed"].requantize_error is None
+
+
+@pytest.mark.parametrize(
+    ("name", "values_per_token"),
+    [("MoE-16B", 3 * 2 * 2 * 16), ("V2-Lite", 3 * (32 + 8)), ("V3.2", 3 * (32 + 8 + 16))],
+)
+def test_kv_is_what_the_model_caches(tmp_path: Path, name: str, values_per_token: int) -> None:
+    write_deepseek(tmp_path, DEEPSEEK[name])
+    assert inspect_checkpoint(open_directory(tmp_path)).kv_bytes_per_token == 2 * values_per_token
+
+
+def test_a_token_uses_the_experts_it_chooses(tmp_path: Path) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3"])
+    report = inspect_checkpoint(open_directory(tmp_path))
+    all_experts, embedding = 2 * 8 * 3 * 32 * 64, 48 * 64
+    assert report.active_parameters == report.parameters - embedding - all_experts * 5 // 8
+    assert (report.num_mixture_layers, report.latent, report.mixture) == (
+        2,
+        DEEPSEEK["V3"].latent,
+        DEEPSEEK["V3"].mixture,
+    )
+    assert report.sparse is None
+
+
+@pytest.mark.parametrize("mtp", [False, True])
+def test_multi_token_prediction_is_told_of_whether_loaded_or_not(tmp_path: Path, mtp: bool) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3 with MTP"])
+    report = inspect_checkpoint(open_directory(tmp_path, mtp=mtp))
+    assert (report.num_mtp_layers, report.is_mtp_loaded) == (2, mtp)
+    classes = {part.name: part.num_tensors for part in report.tensors}
+    assert ("mtp eh_proj" in classes) is mtp
+    assert classes["attention_norm"] == 3
+
+
+def test_matrices_that_stay_as_they_are_need_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3"], dtype="float16")
+    monkeypatch.setattr(Stacked, "packed", None)
+    experts = {part.name: part for part in inspect_checkpoint(open_directory(tmp_path)).tensors}["experts.gate"]
+    assert experts.formats == (("F16", "f16", 2),)
+    assert experts.bytes == 2 * 2 * 8 * 32 * 64
 
 
 def test_the_files_of_a_directory_are_added_up(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Tensors on the way in: quantised where asked, checked, and not kept."""
 
+import dataclasses
 import gc
 import weakref
 from pathlib import Path
@@ -15,6 +16,7 @@ from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.lazy import Quantize
 from tailrace.weights.names import tensor_class
+from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek
 from tests.unit.weights.model_files import GgmlType, write_directory, write_gguf
 
 MATRICES = {"q", "k", "v", "o", "gate", "up", "down"}
@@ -38,6 +40,39 @@ def test_matrices_are_quantised_as_asked_and_the_vocabulary_to_int8(
     assert found.pop("embed") == found.pop("head") == {vocabulary}
     assert {name: found.pop(name) for name in MATRICES} == {name: {matrices} for name in MATRICES}
     assert set.union(*found.values()) == {"f16"}
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_what_chooses_is_never_quantised(tmp_path: Path, mode: Quantize) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3.2"], dtype="float16")
+    found = formats(open_directory(tmp_path, mode))
+    assert found["router"] == found["router.bias"] == found["index.weights"] == {"f16"}
+    narrow = {"q8" if mode == "int8" else "q4"}
+    for name in ("experts.gate", "experts.down", "shared.up", "q_a", "kv_a", "v_b", "index.k"):
+        assert found[name] == narrow, name
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_experts_and_heads_are_quantised_like_whole_matrices(tmp_path: Path, mode: Quantize) -> None:
+    config = DEEPSEEK["V3"]
+    assert config.latent is not None
+    wide = dataclasses.replace(config, latent=dataclasses.replace(config.latent, plain_dim=32), head_dim=40)
+    values = write_deepseek(tmp_path, wide)
+    tensors = open_directory(tmp_path, mode).tensors
+    whole = quantize_int8 if mode == "int8" else quantize_int4
+    for name in ("layers.1.experts.gate", "layers.2.experts.down", "layers.0.k_b", "layers.0.v_b"):
+        np.testing.assert_array_equal(tensors[name].dequantize(), whole(values[name]).dequantize())
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 33])
+def test_experts_and_heads_are_read_in_chunks_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
+) -> None:
+    values = write_deepseek(tmp_path, DEEPSEEK["V3"])
+    tensors = open_directory(tmp_path, "int4").tensors
+    for name in ("layers.1.experts.up", "layers.0.v_b"):
+        monkeypatch.setattr("tailrace.weights.quantize._CHUNK_VALUES", chunk_rows * values[name].shape[1])
+        np.testing.assert_array_equal(tensors[name].dequantize(), quantize_int4(values[name]).dequantize())
 
 
 @pytest.mark.parametrize("mode", ["int8", "int4"])

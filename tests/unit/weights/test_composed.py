@@ -1,0 +1,101 @@
+"""Tensors made of others: whole or a few rows at a time, in the format they have."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tailrace.ops.packed import PackedTensor, WeightFormat, from_float32, quantize_int4, quantize_int8
+from tailrace.weights.composed import Bands, Stacked, Turned
+from tailrace.weights.stored import Shape, StoredTensor
+from tests.support.tiny import bfloat16, float16
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A stored tensor without a file."""
+
+    tensor: PackedTensor
+    where: str = "somewhere"
+
+    @property
+    def shape(self) -> Shape:
+        return self.tensor.shape
+
+    @property
+    def stored_format(self) -> str:
+        return self.tensor.format.upper()
+
+    @property
+    def format(self) -> WeightFormat | None:
+        return self.tensor.format
+
+    def packed(self) -> PackedTensor:
+        return self.tensor
+
+    def rows(self, begin: int, end: int) -> NDArray[np.float32]:
+        return self.tensor.rows(np.arange(begin, end))
+
+
+Pack = Callable[[NDArray[np.float32]], PackedTensor]
+FLOATS: dict[str, Pack] = {"f32": from_float32, "f16": float16, "bf16": bfloat16}
+PACKS: dict[str, Pack] = FLOATS | {"q8": quantize_int8, "q4": quantize_int4}
+
+
+def values(rows: int, cols: int, seed: int = 0) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(size=(rows, cols)).astype(np.float32)
+
+
+def assert_reads_alike(tensor: StoredTensor) -> NDArray[np.float32]:
+    """The whole, and every range of rows, are the same values; returns them."""
+    whole = tensor.packed().dequantize()
+    assert whole.shape == tensor.shape
+    for begin in range(0, tensor.shape[0], 5):
+        for end in range(begin + 1, tensor.shape[0] + 1, 3):
+            np.testing.assert_array_equal(tensor.rows(begin, end), whole[begin:end])
+    return whole
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_parts_lie_one_below_the_other(name: str) -> None:
+    parts = [InMemory(FLOATS[name](values(6, 8, seed))) for seed in range(4)]
+    stacked = Stacked(parts)
+    assert (stacked.format, stacked.packed().format, stacked.stored_format) == (name, name, name.upper())
+    expected = np.concatenate([part.tensor.dequantize() for part in parts])
+    np.testing.assert_array_equal(assert_reads_alike(stacked), expected)
+
+
+def test_parts_of_several_formats_become_what_holds_them_all() -> None:
+    parts = [InMemory(pack(values(6, 8, seed))) for seed, pack in enumerate(FLOATS.values())]
+    stacked = Stacked(parts)
+    assert (stacked.format, stacked.packed().format, stacked.stored_format) == ("f32", "f32", "BF16/F16/F32")
+    expected = np.concatenate([part.tensor.dequantize() for part in parts])
+    np.testing.assert_array_equal(assert_reads_alike(stacked), expected)
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_bands_keep_their_format(name: str) -> None:
+    whole = InMemory(PACKS[name](values(4 * 9, 64)))
+    bands = Bands(whole, stride=9, offset=2, height=5)
+    assert (bands.format, bands.packed().format, bands.stored_format) == (name, name, name.upper())
+    expected = whole.tensor.dequantize().reshape(4, 9, 64)[:, 2:7].reshape(20, 64)
+    np.testing.assert_array_equal(assert_reads_alike(bands), expected)
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_turning_keeps_floats_as_they_are(name: str) -> None:
+    whole = InMemory(PACKS[name](values(3 * 6, 32)))
+    turned = Turned(whole, height=6)
+    is_float = name in FLOATS
+    assert (turned.format, turned.packed().format) == ((name, name) if is_float else (None, "f32"))
+    expected = whole.tensor.dequantize().reshape(3, 6, 32).transpose(0, 2, 1).reshape(96, 6)
+    np.testing.assert_array_equal(assert_reads_alike(turned), expected)
+
+
+def test_complaints_name_the_first_part() -> None:
+    parts: list[Any] = [InMemory(from_float32(values(2, 2)), where=f"part {number}") for number in range(3)]
+    assert Stacked(parts).where == "part 0, or one of the 2 beside it,"
+    assert Turned(Bands(parts[1], 2, 0, 1), 1).where == "part 1"
