@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 from cyclopts import App
@@ -16,6 +17,8 @@ from tailrace.measure.report import DecodeReport, ShapeReport
 from tailrace.measure.shape import Shape, measure_shape
 from tailrace.measure.streams import Workload
 from tailrace.weights.synthetic import SyntheticFormat
+from tailrace.weights.synthetic_checkpoint import synthetic_tensors
+from tailrace.weights.synthetic_gguf import write_gguf
 from tailrace.weights.synthetic_shapes import SHAPES
 
 __all__ = ["synth"]
@@ -44,6 +47,7 @@ def run(
     backend: Literal["auto", "cpu", "reference"] = "auto",
     seed: NonNegativeInt = 0,
     json: JsonTarget = None,
+    gguf: Path | None = None,
 ) -> None:
     """Measure a model that is not here: its shape, filled with random weights, runs through the engine.
 
@@ -69,7 +73,12 @@ def run(
         Gives other weights.
     json
         Write JSON to a file, or, without a name, to standard output.
+    gguf
+        Measure nothing: write the weights to this file, for other engines to be measured with.
     """
+    if gguf is not None:
+        write_gguf(synthetic_tensors(shape, quantize, seed), gguf, LoadingBar("Writing the weights"))
+        return
     report = measure_shape(
         Shape(shape, quantize, seed),
         Workload(streams, prompt_tokens, output_tokens),

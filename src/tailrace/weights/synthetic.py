@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
+from tailrace.weights.lazy import ALWAYS_INT8, NEVER_QUANTIZED
 from tailrace.weights.names import tensor_class
 
 __all__ = ["FORMATS", "SyntheticFormat", "SyntheticTensors", "synthetic_format"]
@@ -24,8 +25,6 @@ __all__ = ["FORMATS", "SyntheticFormat", "SyntheticTensors", "synthetic_format"]
 SyntheticFormat = Literal["bf16", "int8", "int4"]
 FORMATS: Mapping[SyntheticFormat, WeightFormat] = {"bf16": "bf16", "int8": "q8", "int4": "q4"}
 
-_KEPT_WIDE = frozenset({"router", "index.weights"})  # they decide, and are small
-_VOCABULARY = frozenset({"embed", "head"})
 _LOUD_NORMS = frozenset({"attention_norm", "mlp_norm", "norm"})
 _LOUD_EVERY, _LOUDNESS = 3 * GROUP, 12.0
 _GAIN = 0.6  # of a matrix: inputs behind a loud norm have a root mean square of 1.6
@@ -40,11 +39,11 @@ _BF16_DEVIATION = sqrt(7 / 3)  # of numbers in 1..2
 
 def synthetic_format(name: str, shape: tuple[int, ...], wanted: SyntheticFormat) -> WeightFormat:
     """How a tensor is packed: as `--quantize` would pack that of a file."""
-    if len(shape) == 1 or tensor_class(name) in _KEPT_WIDE:
+    if len(shape) == 1 or tensor_class(name) in NEVER_QUANTIZED:
         return "f32"
     if shape[1] % GROUP:
         return "bf16"
-    return "q8" if wanted == "int4" and name in _VOCABULARY else FORMATS[wanted]
+    return "q8" if wanted == "int4" and name in ALWAYS_INT8 else FORMATS[wanted]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class SyntheticTensors(Mapping[str, PackedTensor]):
     def __getitem__(self, name: str) -> PackedTensor:
         shape = self.shapes[name]
         bits = np.random.SFC64(np.random.SeedSequence([self.seed, zlib.crc32(name.encode())]))
-        match synthetic_format(name, shape, self.wanted):
+        match self.format_of(name):
             case "q4":
                 return _q4(bits, shape, _deviation(name, shape))
             case "q8":
@@ -67,6 +66,10 @@ class SyntheticTensors(Mapping[str, PackedTensor]):
                 return _bf16(bits, shape, _deviation(name, shape))
             case _:
                 return from_float32(_float32(np.random.Generator(bits), name, shape))
+
+    def format_of(self, name: str) -> WeightFormat:
+        """How it is packed, without drawing it."""
+        return synthetic_format(name, self.shapes[name], self.wanted)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)

@@ -6,15 +6,14 @@ import pytest
 from numpy.typing import NDArray
 
 from tailrace.errors import SetupError
-from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Limits, StepInputs
 from tailrace.ops.load import load_backend
 from tailrace.ops.packed import PackedTensor
 from tailrace.weights.names import tensor_class
 from tailrace.weights.synthetic import SyntheticFormat, SyntheticTensors
 from tailrace.weights.synthetic_checkpoint import packed_bytes, synthetic_checkpoint
 from tailrace.weights.synthetic_shapes import SHAPES
+from tests.support.steps import limits, teacher_forced
 
 TOY = SHAPES["toy-v2-lite"]
 
@@ -110,27 +109,10 @@ def test_routers_use_all_experts_about_evenly() -> None:
         assert max(counts.values()) < len(tokens) / 4 * 2
 
 
-def next_logits(config: ModelConfig, ids: list[int]) -> NDArray[np.float32]:
-    """The logits behind each of `ids`, in one sequence."""
-    count = len(ids)
-    limits = Limits(count, count, 1, 16 * -(-count // 16), -(-count // 16), 16, 1)
-    tensors = SyntheticTensors(config, "int4", seed=0)
-    executable = load_backend("reference").load(build_program(config), tensors, limits)
-    blocks = np.arange(limits.num_blocks, dtype=np.int32)[None]
-    zero = np.zeros(1, np.int32)
-    step = StepInputs(
-        token_ids=np.array(ids, np.int32),
-        row_starts=np.array([0, count], np.int32),
-        starts=zero,
-        slots=zero,
-        block_tables=blocks,
-        sample_rows=np.arange(count, dtype=np.int32),
-    )
-    return executable.logits(step)
-
-
 def test_logits_are_finite_near_one_and_differ_from_token_to_token() -> None:
-    logits = next_logits(TOY, list(range(0, 960, 40)))
+    of = limits(max_sequences=1)
+    executable = load_backend("reference").load(build_program(TOY), SyntheticTensors(TOY, "int4", seed=0), of)
+    logits = teacher_forced(executable, of, range(0, 960, 40), chunk_tokens=24)
 
     assert np.isfinite(logits).all()
     assert 0.3 < logits.std() < 3
