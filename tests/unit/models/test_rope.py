@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tailrace.errors import UnsupportedModel
-from tailrace.models.config import ModelConfig, RopeScaling
+from tailrace.models.config import LatentConfig, ModelConfig, RopeScaling
 from tailrace.models.rope import rope_spec
 
 
@@ -44,6 +44,13 @@ def test_layout_of_pairs_is_the_configs() -> None:
 
     assert not rope_spec(plain).interleaved
     assert rope_spec(replace(plain, rope_interleaved=True)).interleaved
+
+
+def test_with_latent_attention_only_a_part_of_its_own_turns() -> None:
+    latent = LatentConfig(latent_dim=16, plain_dim=16, rope_dim=8, value_dim=16)
+    spec = rope_spec(replace(config(theta=10000.0, head_dim=24), latent=latent))
+
+    assert spec.inv_freq == pytest.approx((1.0, 0.1, 0.01, 0.001))
 
 
 def test_linear_divides_every_frequency() -> None:

@@ -1,4 +1,4 @@
-"""Each op of the reference against its definition, written out with scalars."""
+"""Each formula of the reference against its definition, written out with scalars."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tailrace.ops.program import RopeSpec
-from tailrace.ops.reference_math import attention, matmul, rms_norm, sigmoid, softmax, swiglu, turn
+from tailrace.ops.reference_math import attention, layer_norm, matmul, rms_norm, sigmoid, softmax, swiglu, turn
 
 Array = NDArray[np.float32]
 
@@ -26,6 +26,15 @@ def test_rms_norm_divides_by_the_root_mean_square_and_multiplies_by_the_weight()
 
 def test_rms_norm_of_zeros_is_zero() -> None:
     assert not rms_norm(np.zeros((1, 4), np.float32), np.ones(4, np.float32), eps=1e-6).any()
+
+
+def test_layer_norm_takes_the_mean_away_and_adds_a_bias() -> None:
+    x, weight, bias = (np.array(values, np.float32) for values in ([[1.0, 5.0]], [2.0, 1.0], [0.5, -1.0]))
+    out = layer_norm(x, weight, bias, eps=0.25)
+
+    deviation = math.sqrt(4 + 0.25)  # of -2 and 2 around 3
+    assert out.dtype == np.float32
+    assert out[0] == pytest.approx([2 * -2 / deviation + 0.5, 2 / deviation - 1], abs=1e-6)
 
 
 def test_matmul_is_rows_times_transposed_weight() -> None:
