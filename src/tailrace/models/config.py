@@ -90,8 +90,14 @@ class ModelConfig:
     output_bias: bool = False  # a bias on the attention output (Llama with attention_bias)
     qk_norm: bool = False  # Qwen3
     sliding_window: int | None = None
-    num_full_attention_layers: int = 0  # with sliding_window: layers with a lower index see everything
+    num_full_attention_layers: int = 0  # with sliding_window: layers with a lower index see everything,
+    full_attention_layers: tuple[int, ...] = ()  # and so do these
     latent: LatentConfig | None = None  # DeepSeek V2 and later
     sparse: SparseConfig | None = None  # V3.2
     mixture: MixtureConfig | None = None
     num_mtp_layers: int = 0  # multi-token prediction (V3), stored behind the decoder's layers
+
+    def window_of(self, layer: int) -> int | None:
+        """How many positions the attention of `layer` sees, its own included; None: all."""
+        is_full = layer < self.num_full_attention_layers or layer in self.full_attention_layers
+        return None if is_full else self.sliding_window

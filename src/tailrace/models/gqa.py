@@ -30,7 +30,7 @@ def grouped_query_attention(
         k_norm=_head_norm(f"{name}.k_norm", config),
         eps=config.rms_norm_eps,
     )
-    attended = build.paged_attention(q, cache, config.num_heads, config.head_dim**-0.5, _window(config, layer))
+    attended = build.paged_attention(q, cache, config.num_heads, config.head_dim**-0.5, config.window_of(layer))
     return build.linear(
         attended,
         Weight(f"{name}.o", (hidden, q_size)),
@@ -45,7 +45,3 @@ def _bias(name: str, size: int, wanted: bool) -> Weight | None:
 
 def _head_norm(name: str, config: ModelConfig) -> Weight | None:
     return Weight(name, (config.head_dim,)) if config.qk_norm else None
-
-
-def _window(config: ModelConfig, layer: int) -> int | None:
-    return config.sliding_window if layer >= config.num_full_attention_layers else None

@@ -26,6 +26,9 @@ _MODEL_TYPES: Mapping[str, str] = {architecture: name for name, architecture in 
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
 }
+_WINDOWED = ("Qwen2ForCausalLM", "Qwen3ForCausalLM")  # where they are told to
+_FULL = "full_attention"
+_LAYER_TYPES = (_FULL, "sliding_attention")
 _MAX_LAYERS = 1024
 _MAX_HEADS = 4096
 _MAX_HEAD_DIM = 1 << 16
@@ -41,7 +44,7 @@ def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
     rope = RopeFields.of(fields)
     latent = read_latent(fields) if is_latent(architecture) else None
     heads = _grouped_heads(fields, rope) if latent is None else _latent_heads(fields, rope, latent, architecture)
-    window, num_full = _sliding_window(fields, class_name)
+    windows = _windows(fields, class_name)
     attention_bias = fields.flag("attention_bias", False)
     return ModelConfig(
         architecture=architecture,
@@ -62,8 +65,9 @@ def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
         qkv_bias=architecture == "qwen2" or attention_bias,
         output_bias=architecture != "qwen2" and attention_bias,
         qk_norm=architecture == "qwen3",
-        sliding_window=window,
-        num_full_attention_layers=num_full,
+        sliding_window=windows.window,
+        num_full_attention_layers=windows.num_full,
+        full_attention_layers=windows.full,
         latent=latent,
         sparse=read_sparse(fields, architecture, latent, rope.max_model_tokens),
         mixture=read_mixture(fields, architecture),
@@ -130,26 +134,41 @@ def _refuse_unknown_features(fields: Fields) -> None:
         raise UnsupportedModel(f"{fields.source}: mlp_bias is not supported")
 
 
-def _sliding_window(fields: Fields, class_name: str) -> tuple[int | None, int]:
-    """The window, and how many first layers see everything. Qwen files name a window they do not use."""
-    if class_name == "LlamaForCausalLM":
-        return None, 0
-    if class_name != "MistralForCausalLM" and not fields.flag("use_sliding_window", False):
-        return None, 0
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """The window, and which layers see everything: the first `num_full`, and those in `full`."""
+
+    window: int | None = None
+    num_full: int = 0
+    full: tuple[int, ...] = ()
+
+
+def _windows(fields: Fields, class_name: str) -> _Windows:
+    """Qwen files name a window they do not use."""
+    is_used = class_name == "MistralForCausalLM" or (
+        class_name in _WINDOWED and fields.flag("use_sliding_window", False)
+    )
+    if not is_used:
+        return _Windows()
     window = fields.integer("sliding_window", 0, low=0)
     if not window or window >= fields.integer("max_position_embeddings"):
-        return None, 0
-    return window, _num_full_layers(fields, class_name)
+        return _Windows()
+    if class_name == "MistralForCausalLM":
+        return _Windows(window)
+    num_layers = fields.integer("num_hidden_layers", high=_MAX_LAYERS)
+    if fields.has("layer_types"):
+        return _listed_windows(fields, window, num_layers)
+    return _Windows(window, fields.integer("max_window_layers", num_layers, low=0))
 
 
-def _num_full_layers(fields: Fields, class_name: str) -> int:
-    if not fields.has("layer_types"):
-        num_layers = fields.integer("num_hidden_layers", high=_MAX_LAYERS)
-        return 0 if class_name == "MistralForCausalLM" else fields.integer("max_window_layers", num_layers, low=0)
+def _listed_windows(fields: Fields, window: int, num_layers: int) -> _Windows:
     types = fields.values["layer_types"]
-    if not isinstance(types, list):
-        raise fields.wrong("layer_types", "a list")
-    num_full = types.count("full_attention")
-    if types != ["full_attention"] * num_full + ["sliding_attention"] * (len(types) - num_full):
-        raise UnsupportedModel(f"{fields.source}: layer_types must be full attention first, then sliding, in one block")
-    return num_full
+    if not isinstance(types, list) or len(types) != num_layers:
+        raise fields.wrong("layer_types", f"a list of {num_layers}")
+    for kind in types:
+        if kind not in _LAYER_TYPES:
+            raise UnsupportedModel(
+                f"{fields.source}: layer type {str(kind)[:60]!r} is not supported; supported: {', '.join(_LAYER_TYPES)}"
+            )
+    num_full = next((layer for layer, kind in enumerate(types) if kind != _FULL), num_layers)
+    return _Windows(window, num_full, tuple(layer for layer in range(num_full, num_layers) if types[layer] == _FULL))

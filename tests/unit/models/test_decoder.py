@@ -114,6 +114,12 @@ def test_layers_below_the_bound_see_everything_and_the_others_slide() -> None:
     assert windows(build_program(sliding)) == [None, None, 5]
 
 
+def test_layers_that_see_everything_may_lie_among_others() -> None:
+    sliding = replace(LLAMA, num_layers=4, sliding_window=5, full_attention_layers=(0, 2))
+
+    assert windows(build_program(sliding)) == [None, 5, None, 5]
+
+
 def test_a_name_that_is_not_registered_is_refused_with_the_known_ones() -> None:
     unknown = replace(LLAMA, architecture=cast("Architecture", "gpt2"))
 

@@ -123,7 +123,7 @@ def test_a_part_of_the_head_may_turn(share: float, rotary_dim: int | None) -> No
     assert config_of(rope_parameters={"rope_type": "default", "partial_rotary_factor": share}).rotary_dim == rotary_dim
 
 
-QWEN = {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 32, "max_window_layers": 1}
+QWEN: dict[str, Any] = {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 32, "max_window_layers": 1}
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,15 @@ def test_windows_are_used_only_where_the_class_does(
 ) -> None:
     config = config_of(**settings)
     assert (config.sliding_window, config.num_full_attention_layers) == (window, num_full)
+    assert config.full_attention_layers == ()
+
+
+def test_layers_may_slide_in_any_order() -> None:
+    slide, full = "sliding_attention", "full_attention"
+    types = [full, slide, full, slide, full]
+    listed: dict[str, Any] = {"use_sliding_window": True, "num_hidden_layers": 5, "layer_types": types}
+    config = config_of(**(QWEN | listed))
+    assert [config.window_of(layer) for layer in range(5)] == [None, 32, None, 32, None]
 
 
 @pytest.mark.parametrize(
@@ -161,8 +170,8 @@ def test_windows_are_used_only_where_the_class_does(
         ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "rope_scaling: rope type 'longrope'"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "differ between layers"),
         (
-            QWEN | {"use_sliding_window": True, "layer_types": ["sliding_attention", "full_attention"]},
-            "layer_types must be full attention first",
+            QWEN | {"use_sliding_window": True, "layer_types": ["sliding_attention", "chunked_attention"]},
+            "layer type 'chunked_attention' is not supported; supported: full_attention, sliding_attention",
         ),
     ],
 )
@@ -201,7 +210,8 @@ def test_features_that_would_change_the_answer_are_refused(settings: dict[str, A
             {"rope_scaling": {"type": "default", "partial_rotary_factor": 0.1}},
             "must be .*two of the 16 values of a head",
         ),
-        (QWEN | {"use_sliding_window": True, "layer_types": 5}, "layer_types is 5, it must be a list"),
+        (QWEN | {"use_sliding_window": True, "layer_types": 5}, "layer_types is 5, it must be a list of 2"),
+        (QWEN | {"use_sliding_window": True, "layer_types": ["full_attention"]}, "layer_types is .* a list of 2"),
     ],
 )
 def test_values_that_are_no_values_are_refused(settings: dict[str, Any], reason: str) -> None:
