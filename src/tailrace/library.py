@@ -12,8 +12,17 @@ from uuid import uuid4
 from tailrace.app import LoadedModel, build_service, load_model, model_card, start_engine
 from tailrace.config import EngineConfig
 from tailrace.engine.local import LocalEngine
-from tailrace.errors import EngineError
-from tailrace.service.api import ChatPrompt, ChoiceDelta, Generation, GenerationStream, Prompt, TextPrompt, Usage
+from tailrace.errors import EngineError, InvalidRequest
+from tailrace.service.api import (
+    ChatPrompt,
+    ChoiceDelta,
+    Generation,
+    GenerationStream,
+    InfillPrompt,
+    Prompt,
+    TextPrompt,
+    Usage,
+)
 from tailrace.types import FinishReason, SamplingParams
 from tailrace.weights.load import open_checkpoint
 
@@ -30,7 +39,10 @@ PromptLike = str | Sequence[Mapping[str, Any]]  # text to continue, or chat mess
 
 
 class Options(TypedDict, total=False):
-    """`stop`, and the fields of `SamplingParams`. Without `max_tokens` an answer may fill the context."""
+    """`stop`, and the fields of `SamplingParams`. Without `max_tokens` an answer may fill the context.
+
+    With `suffix` a code model writes what belongs between a text and that.
+    """
 
     max_tokens: int
     temperature: float
@@ -46,6 +58,7 @@ class Options(TypedDict, total=False):
     ignore_eos: bool
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
+    suffix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +253,21 @@ def _is_prompt(prompts: PromptLike | Sequence[PromptLike]) -> "TypeIs[PromptLike
 def _generation(prompt: PromptLike, options: Options) -> Generation:
     settings: dict[str, Any] = {"max_tokens": 0, **options}
     stop, seed = settings.pop("stop", ()), settings.pop("seed", None)
+    suffix = settings.pop("suffix", "")
     settings["logit_bias"] = tuple(dict(settings.get("logit_bias", {})).items())
     settings["stop_token_ids"] = tuple(settings.get("stop_token_ids", ()))
-    kind: Prompt = TextPrompt(prompt) if isinstance(prompt, str) else ChatPrompt(prompt)
     return Generation(
         request_id=uuid4().hex,
-        prompt=kind,
+        prompt=_prompt(prompt, suffix),
         sampling=SamplingParams(**settings),
         seed=seed,
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
     )
+
+
+def _prompt(prompt: PromptLike, suffix: object) -> Prompt:
+    if suffix:
+        if not (isinstance(prompt, str) and isinstance(suffix, str)):
+            raise InvalidRequest("suffix is text, and goes with a prompt of text", param="suffix")
+        return InfillPrompt(prompt, suffix)
+    return TextPrompt(prompt) if isinstance(prompt, str) else ChatPrompt(prompt)

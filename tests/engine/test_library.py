@@ -78,6 +78,10 @@ def test_what_cannot_run_is_refused_when_asked_for(engine: Engine) -> None:
         engine.stream("")
     with pytest.raises(InvalidRequest, match="temperature"):
         engine.generate("x", temperature="a")  # type: ignore[arg-type]  # what a checker would have told
+    with pytest.raises(InvalidRequest, match="suffix is text"):
+        engine.generate(CHAT, suffix="x")
+    with pytest.raises(InvalidRequest, match="no tokens for filling in the middle"):
+        engine.generate("x", suffix="y")
     assert engine.generate([CHAT], temperature=0.0)[0].text == ANSWER
 
 

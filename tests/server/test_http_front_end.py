@@ -166,8 +166,8 @@ def test_the_public_client_lists_models(client: openai.OpenAI) -> None:
 
 def test_the_public_client_raises_our_errors(client: openai.OpenAI, server: Server) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        client.completions.create(model="tiny", prompt="a", suffix="b")
-    assert (refused.value.param, refused.value.code) == ("suffix", "unsupported_parameter")
+        client.completions.create(model="tiny", prompt="a", best_of=2)
+    assert (refused.value.param, refused.value.code) == ("best_of", "unsupported_parameter")
     with pytest.raises(openai.NotFoundError, match="gpt-x"):
         client.completions.create(model="gpt-x", prompt="a")
 

@@ -19,16 +19,17 @@ __all__ = ["Answer", "Answerer", "Sampling", "open_answerer"]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How answers are chosen; None leaves it to the model's server."""
+    """What is asked for besides the prompt; None leaves it to the model's server."""
 
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
+    suffix: str | None = None  # a text that comes behind the answer
 
     def given(self) -> dict[str, Any]:
         """Those that were given, by the names that server and library share."""
-        fields = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed}
+        fields = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "suffix": self.suffix}
         return {name: value for name, value in fields.items() if value is not None}
 
 

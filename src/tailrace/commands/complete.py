@@ -17,6 +17,7 @@ complete = App(
     name="complete",
     help_epilogue="Examples:\n"
     '  tailrace complete "Once upon a time" --max-tokens 64\n'
+    '  tailrace complete "def fib(n):" --suffix "    return a" --model deepseek-ai/deepseek-coder-1.3b-base\n'
     "  git diff | tailrace complete --url http://127.0.0.1:8000 --json",
 )
 
@@ -26,6 +27,7 @@ def run(
     text: str | None = None,
     /,
     *,
+    suffix: str | None = None,
     model: str | None = None,
     url: str | None = None,
     api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
@@ -41,6 +43,8 @@ def run(
     ----------
     text
         The text to continue [standard input].
+    suffix
+        Fill the middle: continue the text up to this one. For code models that can.
     model
         A GGUF file, a Hugging Face directory or a hub id; with --url, a name [the default model].
     url
@@ -60,7 +64,7 @@ def run(
     """
     prompt = _read() if text is None else text
     with open_answerer(model, url, api_key) as answerer:
-        sampling = Sampling(max_tokens, temperature, top_p, seed)
+        sampling = Sampling(max_tokens, temperature, top_p, seed, suffix)
         answer = answerer.answer(prompt, sampling, _ignore if json else _write)
     if json:
         figures = asdict(answer) | {"tokens_per_s": answer.tokens_per_s}

@@ -11,6 +11,7 @@ __all__ = [
     "ChoiceDelta",
     "Generation",
     "GenerationStream",
+    "InfillPrompt",
     "ModelCard",
     "Prompt",
     "Service",
@@ -45,7 +46,16 @@ class TokenPrompt:
     token_ids: Sequence[int]
 
 
-Prompt = ChatPrompt | TextPrompt | TokenPrompt
+@dataclass(frozen=True, slots=True)
+class InfillPrompt:
+    """Two texts; wanted is what belongs between them. Markup in them is ordinary text."""
+
+    prefix: str
+    suffix: str
+    add_special_tokens: bool = True
+
+
+Prompt = ChatPrompt | TextPrompt | TokenPrompt | InfillPrompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tailrace.errors import InvalidRequest
-from tailrace.service.api import ChatPrompt, Generation
+from tailrace.service.api import ChatPrompt, Generation, InfillPrompt
 from tailrace.service.sampling import WholeNumber, check_sampling, check_value, shown
 
 __all__ = ["TextBounds", "check_generation"]
@@ -46,5 +46,7 @@ def _check_echo(generation: Generation) -> None:
         return
     if isinstance(generation.prompt, ChatPrompt):
         raise InvalidRequest("echo works with completions only", param="echo")
+    if isinstance(generation.prompt, InfillPrompt):
+        raise InvalidRequest("echo with suffix is refused: an answer between two texts follows neither", param="echo")
     if generation.sampling.num_logprobs is not None:
         raise InvalidRequest("echo with log probabilities is not supported: leave one of them out", param="echo")

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tailrace.errors import InvalidRequest
-from tailrace.service.api import ChatPrompt, ModelCard, Prompt, TextPrompt, TokenPrompt
+from tailrace.service.api import ChatPrompt, InfillPrompt, ModelCard, Prompt, TextPrompt, TokenPrompt
 from tailrace.service.chat import ChatTemplate
 from tailrace.service.context import check_prompt_length
+from tailrace.service.infill import find_infill
 from tailrace.service.tokenizer import Tokenizer
 
 __all__ = ["PromptEncoder", "check_token_ids", "is_long"]
@@ -24,6 +25,7 @@ class PromptEncoder:
         self._tokenizer = tokenizer
         self._chat = chat
         self._model = model
+        self._infill = find_infill(tokenizer.vocabulary, model.vocab_size)
         self._max_messages = max_messages
 
     def encode(self, prompt: Prompt, context_tokens: int | None = None) -> list[int]:
@@ -32,10 +34,19 @@ class PromptEncoder:
             return self._encode_chat(prompt, context_tokens)
         if isinstance(prompt, TextPrompt):
             return self._encode_text(prompt, context_tokens)
+        if isinstance(prompt, InfillPrompt):
+            return self._encode_infill(prompt, context_tokens)
         if context_tokens is not None:
             check_prompt_length(len(prompt.token_ids), context_tokens, "prompt")
         check_token_ids(prompt.token_ids, self._model.vocab_size, "prompt")
         return list(prompt.token_ids)
+
+    def stop_ids(self, prompt: Prompt) -> tuple[int, ...]:
+        """Tokens that end the answer to such a prompt, besides those that end every answer."""
+        if self._infill is None or not isinstance(prompt, InfillPrompt):
+            return ()
+        stop_id = self._tokenizer.vocabulary.added.get(self._infill.stop)
+        return () if stop_id is None else (stop_id,)
 
     def _encode_chat(self, prompt: ChatPrompt, context_tokens: int | None) -> list[int]:
         if self._chat is None:
@@ -55,8 +66,25 @@ class PromptEncoder:
     def _encode_text(self, prompt: TextPrompt, context_tokens: int | None) -> list[int]:
         self._check_text(prompt.text, context_tokens, "prompt")
         ids = self._tokenizer.encode(prompt.text, allow_control=prompt.allow_control)
+        return self._begun(ids) if prompt.add_special_tokens else ids
+
+    def _encode_infill(self, prompt: InfillPrompt, context_tokens: int | None) -> list[int]:
+        if self._infill is None:
+            raise InvalidRequest(
+                f"'suffix' is refused: the vocabulary of {self._model.name!r} has no tokens for filling in the middle, "
+                "such as <｜fim▁hole｜>; send the prompt alone",
+                param="suffix",
+                code="unsupported_parameter",
+            )
+        for text, param in ((prompt.prefix, "prompt"), (prompt.suffix, "suffix")):
+            self._check_text(text, context_tokens, param)
+        ids = self._tokenizer.encode_pieces(self._infill.pieces(prompt.prefix, prompt.suffix))
+        return self._begun(ids) if prompt.add_special_tokens else ids
+
+    def _begun(self, ids: list[int]) -> list[int]:
+        """With the token in front that begins a text, for models that want it."""
         bos_id = self._tokenizer.bos_id
-        wants_bos = prompt.add_special_tokens and self._tokenizer.add_bos and bos_id is not None
+        wants_bos = self._tokenizer.add_bos and bos_id is not None
         return [bos_id, *ids] if wants_bos and bos_id is not None and ids[:1] != [bos_id] else ids
 
     def _check_text(self, text: str, context_tokens: int | None, param: str) -> None:
@@ -81,6 +109,8 @@ def is_long(prompt: Prompt, max_chars: int) -> bool:
     """Whether encoding may be more work than tokenising `max_chars` characters. Looks at no more than decides that."""
     if isinstance(prompt, TextPrompt):
         return len(prompt.text) > max_chars
+    if isinstance(prompt, InfillPrompt):
+        return len(prompt.prefix) + len(prompt.suffix) > max_chars
     if isinstance(prompt, TokenPrompt):
         return len(prompt.token_ids) > max_chars
     work: float = 0

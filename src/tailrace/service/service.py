@@ -104,6 +104,9 @@ class TextService:
         """All choices, or none."""
         rules = self._rules(generation, prompt_ids)
         sampling = replace(sampling, temperature=settled_temperature(sampling.temperature))
+        if not sampling.ignore_eos:
+            stop_ids = (*sampling.stop_token_ids, *self._prompts.stop_ids(generation.prompt))
+            sampling = replace(sampling, stop_token_ids=stop_ids)
         seed = draw_seed() if generation.seed is None else generation.seed
         submitted: list[SubmittedChoice] = []
         try:

@@ -65,13 +65,23 @@ class Tokenizer:
 
     def encode(self, text: str, *, allow_control: bool) -> list[int]:
         """Ids of a text. Without `allow_control`, markup in it is ordinary text."""
-        return self._encode_pieces(self._markup.split(text) if allow_control else [text])
+        return self.encode_pieces(self._markup.split(text) if allow_control else [text])
 
     def encode_guarded(self, text: str, guard: Guard) -> list[int]:
         """Ids of a rendered prompt: markup counts where the template wrote it, and not inside protected text."""
         pieces = self._markup.split(text)
         pieces[::2] = map(guard.release, pieces[::2])
-        return self._encode_pieces(pieces)
+        return self.encode_pieces(pieces)
+
+    def encode_pieces(self, pieces: Sequence[str]) -> list[int]:
+        """Ids of pieces that alternate: text, markup, text, ... Markup in a text is ordinary text."""
+        ids: list[int] = []
+        for place, piece in enumerate(pieces):
+            if place % 2:
+                ids.append(self.vocabulary.added[piece])
+            elif piece := self._without_eaten(pieces, place):
+                ids += self._encode_text(piece, self._encoders.inner if ids else self._encoders.opening)
+        return ids
 
     def least_tokens(self, text: str) -> int:
         """The text has no fewer tokens; 0 where that cannot be told. Far cheaper than encoding it."""
@@ -93,17 +103,7 @@ class Tokenizer:
     def is_control(self, token_id: int) -> bool:
         return self.vocabulary.is_control(token_id)
 
-    def _encode_pieces(self, pieces: list[str]) -> list[int]:
-        """`pieces` alternate: text, markup, text, ..."""
-        ids: list[int] = []
-        for place, piece in enumerate(pieces):
-            if place % 2:
-                ids.append(self.vocabulary.added[piece])
-            elif piece := self._without_eaten(pieces, place):
-                ids += self._encode_text(piece, self._encoders.inner if ids else self._encoders.opening)
-        return ids
-
-    def _without_eaten(self, pieces: list[str], place: int) -> str:
+    def _without_eaten(self, pieces: Sequence[str], place: int) -> str:
         text = pieces[place]
         if place > 0 and pieces[place - 1] in self._encoders.eats_right:
             text = text.lstrip()

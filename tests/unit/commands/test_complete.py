@@ -28,6 +28,14 @@ async def test_the_text_is_continued_on_standard_output(capsys: pytest.CaptureFi
     assert (asked["prompt"], asked["max_tokens"], asked["temperature"]) == ("Once", 2, 0.0)
 
 
+async def test_a_suffix_goes_along() -> None:
+    async with scripted(script) as server:
+        assert await asyncio.to_thread(main, ["complete", "Once", "--suffix", "end", "--url", server.url]) == 0
+        assert server.asked[-1].body["suffix"] == "end"
+        assert await asyncio.to_thread(main, ["complete", "Once", "--url", server.url]) == 0
+        assert "suffix" not in server.asked[-1].body
+
+
 async def test_without_a_text_standard_input_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("Once\nupon"))
     async with scripted(script) as server:

@@ -63,7 +63,7 @@ REFUSED: Mapping[str, Refusal] = {
     "store": Refusal("answers are not stored", (False,)),
     "prediction": Refusal("predicted output is not supported"),
     "moderation": Refusal("moderation is not supported"),
-    "suffix": Refusal("filling in the middle is not supported", ("",)),
+    "suffix": Refusal("a chat has no middle to fill in; use /completions", ("",)),
     "best_of": Refusal("candidates are not ranked; use n", (1,)),
     "echo": Refusal("a chat prompt is not echoed; use /completions", (False,)),
     "top_logprobs": Refusal("in /completions, logprobs takes the number", (0,)),

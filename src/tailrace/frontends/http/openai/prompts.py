@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.http.openai.schema import ContentPart, Message, Scalar
-from tailrace.service.api import ChatPrompt, Prompt, TextPrompt, TokenPrompt
+from tailrace.service.api import ChatPrompt, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 
 __all__ = ["chat_prompt", "completion_prompts"]
 
@@ -91,8 +91,24 @@ def _type_name(kind: object) -> str:
     return f"the type {kind[:32]!r}" if isinstance(kind, str) else "no type"
 
 
-def completion_prompts(prompt: str | list[str | int | list[int]], *, add_special_tokens: bool) -> list[Prompt]:
-    """One prompt for a string or a list of ids, several for a list of either. Raises InvalidRequest for a mixture."""
+def completion_prompts(
+    prompt: str | list[str | int | list[int]], suffix: str, *, add_special_tokens: bool
+) -> list[Prompt]:
+    """One prompt for a string or a list of ids, several for a list of either. Raises InvalidRequest for a mixture.
+
+    An empty suffix is none: what comes before nothing is continued like any text.
+    """
+    prompts = _continued_prompts(prompt, add_special_tokens=add_special_tokens)
+    return [_before(prompt, suffix) for prompt in prompts] if suffix else prompts
+
+
+def _before(prompt: Prompt, suffix: str) -> InfillPrompt:
+    if not isinstance(prompt, TextPrompt):
+        raise InvalidRequest("suffix goes with a prompt of text, not of token ids", param="suffix")
+    return InfillPrompt(prompt.text, suffix, prompt.add_special_tokens)
+
+
+def _continued_prompts(prompt: str | list[str | int | list[int]], *, add_special_tokens: bool) -> list[Prompt]:
     if isinstance(prompt, str):
         return [TextPrompt(prompt, add_special_tokens)]
     texts = [part for part in prompt if isinstance(part, str)]

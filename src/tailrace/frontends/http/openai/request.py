@@ -51,7 +51,9 @@ def decode_completion(body: bytes, request_id: str, model: ModelCard, config: Ht
     fields = _COMPLETION.decode(body)
     check_model(fields.model, model)
     _check_completion(fields)
-    prompts = completion_prompts(fields.prompt, add_special_tokens=fields.add_special_tokens is not False)
+    prompts = completion_prompts(
+        fields.prompt, fields.suffix or "", add_special_tokens=fields.add_special_tokens is not False
+    )
     max_tokens = fields.max_tokens or config.default_completion_tokens
     sampling = sampling_params(fields, max_tokens=max_tokens, num_logprobs=_completion_logprobs(fields))
     return _job(fields, prompts, sampling, request_id, config, echo=bool(fields.echo))

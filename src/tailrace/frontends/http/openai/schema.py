@@ -99,6 +99,7 @@ class ChatBody(SamplingBody, kw_only=True):
 class CompletionBody(SamplingBody, kw_only=True):
     prompt: str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1)]
     logprobs: TopLogprobs | bool | None = None  # false: none; true is refused, as it gives no number
+    suffix: str | None = None
     echo: bool | None = None
     best_of: Count | None = None
     add_special_tokens: bool | None = None

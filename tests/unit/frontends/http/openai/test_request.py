@@ -14,7 +14,7 @@ from tailrace.frontends.http.openai import request
 from tailrace.frontends.http.openai.fields import ACCEPTED, REFUSED
 from tailrace.frontends.http.openai.request import Job
 from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody
-from tailrace.service.api import ChatPrompt, Generation, TextPrompt, TokenPrompt
+from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, TextPrompt, TokenPrompt
 from tests.support.scripted_service import MODEL
 
 CONFIG = HttpConfig(max_merged_choices=8)
@@ -351,6 +351,23 @@ def test_completions_have_their_own_fields() -> None:
     assert completion(logprobs=5).generations[0].sampling.num_logprobs == 5
     assert refusal_of_completion(best_of=3).param == "best_of"
     assert refusal_of_completion(messages=HELLO).param == "messages"
+
+
+def test_a_suffix_makes_of_each_text_a_gap_to_fill() -> None:
+    first, second = completion(prompt=["a", "b"], suffix="c", add_special_tokens=False).generations
+    assert first.prompt == InfillPrompt("a", "c", add_special_tokens=False)
+    assert second.prompt == InfillPrompt("b", "c", add_special_tokens=False)
+
+
+@pytest.mark.parametrize("suffix", ["", None])
+def test_no_suffix_leaves_a_text_to_continue(suffix: str | None) -> None:
+    assert completion(suffix=suffix) == completion()
+
+
+def test_a_suffix_of_token_ids_or_in_a_chat_is_refused() -> None:
+    assert refusal_of_completion(prompt=[1, 2], suffix="c").param == "suffix"
+    assert refusal_of_chat(suffix="c").param == "suffix"
+    assert refusal_of_completion(suffix=["c"]).param == "suffix"
 
 
 def test_top_p_zero_asks_for_the_best_token_alone() -> None:
