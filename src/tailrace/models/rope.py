@@ -7,7 +7,7 @@ from tailrace.errors import UnsupportedModel
 from tailrace.models.config import ModelConfig, RopeScaling
 from tailrace.ops.program import RopeSpec
 
-__all__ = ["attention_magnitude", "rope_spec"]
+__all__ = ["attention_magnitude", "rope_spec", "yarn_magnitude"]
 
 
 def rope_spec(config: ModelConfig) -> RopeSpec:
@@ -27,7 +27,7 @@ def attention_magnitude(config: ModelConfig) -> float:
     scaling = config.rope_scaling
     if scaling is None or scaling.kind != "yarn":
         return 1.0
-    return _magnitude(scaling.factor, scaling.mscale_all_dim)
+    return yarn_magnitude(scaling.factor, scaling.mscale_all_dim)
 
 
 def _frequencies(config: ModelConfig, dim: int) -> tuple[list[float], float]:
@@ -95,11 +95,12 @@ def _yarn_scale(scaling: RopeScaling) -> float:
     if scaling.attention_factor is not None:
         return scaling.attention_factor
     if scaling.mscale and scaling.mscale_all_dim:
-        return _magnitude(scaling.factor, scaling.mscale) / _magnitude(scaling.factor, scaling.mscale_all_dim)
-    return _magnitude(scaling.factor, 1.0)
+        return yarn_magnitude(scaling.factor, scaling.mscale) / yarn_magnitude(scaling.factor, scaling.mscale_all_dim)
+    return yarn_magnitude(scaling.factor)
 
 
-def _magnitude(factor: float, mscale: float) -> float:
+def yarn_magnitude(factor: float, mscale: float = 1.0) -> float:
+    """By how much YaRN sharpens attention over a context stretched by `factor`."""
     return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tailrace.errors import UnsupportedModel
 from tailrace.models.config import RopeScaling
+from tailrace.models.rope import yarn_magnitude
 from tailrace.weights.fields import Fields
 
 __all__ = ["RopeFields"]
@@ -92,8 +93,20 @@ class RopeFields:
             original_max_tokens=original,
             beta_fast=block.positive("beta_fast", 32.0),
             beta_slow=block.positive("beta_slow", 1.0),
-            attention_factor=block.positive("attention_factor") if block.has("attention_factor") else None,
+            attention_factor=self._attention_factor(factor),
             mscale=block.number("mscale", 0.0),
             mscale_all_dim=block.number("mscale_all_dim", 0.0),
             truncate=block.flag("truncate", True),
         )
+
+    def _attention_factor(self, factor: float) -> float | None:
+        """The multiplier of cos and sin, if given.
+
+        R1-0528-Qwen3-8B gives `attn_factor`, which comes on top of the usual magnitude and takes it back; vLLM reads it
+        so, transformers does not know the name.
+        """
+        if self.block.has("attention_factor"):
+            return self.block.positive("attention_factor")
+        if self.block.has("attn_factor"):
+            return self.block.positive("attn_factor") * yarn_magnitude(factor)
+        return None

@@ -112,6 +112,13 @@ def test_yarn_rope_with_everything_given() -> None:
     )
 
 
+def test_yarn_may_take_the_usual_magnitude_back() -> None:
+    """As DeepSeek-R1-0528-Qwen3-8B does."""
+    scaling = rope_of({"rope_type": "yarn", "factor": 4.0, "attn_factor": 0.8782488562869419})
+    assert scaling is not None
+    assert scaling.attention_factor == pytest.approx(1.0, rel=1e-12)
+
+
 def test_yarn_takes_its_factor_from_the_lengths() -> None:
     scaling = rope_of({"type": "yarn", "original_max_position_embeddings": 32})
     assert scaling == RopeScaling("yarn", factor=4.0, original_max_tokens=32)
