@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "bind/builder.h"
+#include "bind/index.h"
 #include "program/ceilings.h"
 #include "program/program.h"
 
@@ -292,6 +293,7 @@ NB_MODULE(_native, module) {
         .def_prop_ro("shared_reads", &Program::shared_reads);
 
     bind_builder(module);
+    bind_index(module);
 }
 
 }  // namespace tailrace

@@ -59,7 +59,6 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
             "block_tokens must be a multiple of 16, not " + std::to_string(limits.block_tokens));
     require(limits.num_threads > 0, "a program needs at least one thread");
     const int groups = limits.block_tokens / kKeyGroup;
-    size_t scratch = kScratchFloats * sizeof(float);
     for (const CacheShape& shape : caches) {
         require(shape.head_dim > 0 && shape.head_dim <= kMaxHeadDim, [&] {
             return "heads of " + std::to_string(shape.head_dim) + " dimensions: 1 to " + std::to_string(kMaxHeadDim) +
@@ -68,7 +67,7 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
         const size_t tile_bytes = (shape.has_values ? 2 : 1) * kv_tile_bytes(kv_format, shape.head_dim);
         caches_.push_back(
             {nullptr, 0, tile_bytes, tile_bytes * groups, groups, shape.num_kv_heads, shape.head_dim, kv_format});
-        scratch = std::max(scratch, attention_scratch_bytes(shape.head_dim));
+        reserve_scratch(attention_scratch_bytes(shape.head_dim));
         block_bytes_ += tile_bytes * groups * shape.num_kv_heads;
     }
     pool_ = Memory(block_bytes_ * limits.num_blocks);
@@ -78,18 +77,18 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
         cache.block_stride = block_bytes_;
         first += cache.head_stride * cache.num_kv_heads;
     }
-    const size_t columns = activation_bytes / std::max(limits.max_tokens, 1);  // no row of any buffer is longer
-    for (int thread = 0; thread < limits.num_threads; ++thread) {
-        scratches_.emplace_back(scratch + columns);
-        copies_.emplace_back(private_bytes);
-    }
+    reserve_scratch(scratch_bytes_ + activation_bytes / std::max(limits.max_tokens, 1));  // no row is longer
+    for (int thread = 0; thread < limits.num_threads; ++thread) copies_.emplace_back(private_bytes);
     row_sequences_.resize(limits.max_tokens);
 }
 
 void Program::finish(const FloatBuffer& logits, int num_embeddings) {
     logits_ = logits;
     num_embeddings_ = num_embeddings;
-    for (int thread = 0; thread < limits_.num_threads; ++thread) samplers_.emplace_back(kernels_, logits.cols);
+    for (int thread = 0; thread < limits_.num_threads; ++thread) {
+        scratches_.emplace_back(scratch_bytes_);
+        samplers_.emplace_back(kernels_, logits.cols);
+    }
     auto* head = dynamic_cast<GemmStage*>(last_stage());
     picks_best_ = head && head->out.offset == logits.offset;
     if (picks_best_) head->is_head = true;
@@ -104,6 +103,8 @@ void Program::limit_heads(int heads_per_kv_head) {
                                                      std::to_string(kAttentionRows) + " are not supported");
     queries_.limit_tokens(kAttentionRows / heads_per_kv_head);
 }
+
+void Program::reserve_scratch(size_t bytes) { scratch_bytes_ = std::max(scratch_bytes_, bytes); }
 
 void Program::run(const Step& step, const Sampling* sampling, const Samples& samples) {
     const Busy busy(is_busy_);

@@ -39,6 +39,7 @@ class Program final : private Work {
     const Limits& limits() const { return limits_; }
     CacheView cache(int index) const { return caches_.at(index); }
     void limit_heads(int heads_per_kv_head);  // of an attention stage
+    void reserve_scratch(size_t bytes);       // for each thread, at least
     size_t block_bytes() const { return block_bytes_; }
     int vocab() const { return logits_.cols; }
 
@@ -71,6 +72,7 @@ class Program final : private Work {
     const Limits limits_;
     std::vector<CacheView> caches_;
     size_t block_bytes_ = 0;
+    size_t scratch_bytes_ = kScratchFloats * sizeof(float);
     Memory pool_;
     Memory activations_;
     std::vector<Memory> copies_;

@@ -146,3 +146,21 @@ class Builder:
         self, q: int, cache: int, num_heads: int, scale: float, window: int | None, out: int, quantized: _Codes | None
     ) -> None: ...
     def gather(self, cols: int, x: int, out: int) -> None: ...
+
+class IndexBuilder:
+    def __init__(self, builder: Builder) -> None: ...
+    def keys(self, k: int, angles: int, num_angles: int, cache: int, norm: int, norm_bias: int, eps: float) -> None: ...
+    def scores(
+        self, q: int, head_weights: int, angles: int, num_angles: int, cache: int, num_heads: int, top_k: int
+    ) -> None: ...
+    def select(
+        self,
+        q: int,
+        head_weights: int,
+        angles: int,
+        num_angles: int,
+        cache: int,
+        num_heads: int,
+        top_k: int,
+        out: int,
+    ) -> None: ...

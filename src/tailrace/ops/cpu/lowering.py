@@ -5,6 +5,7 @@ Knows shapes and weight formats only; nothing here touches an array.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tailrace.ops.cpu.stages import (
     AnglesStage,
@@ -15,10 +16,13 @@ from tailrace.ops.cpu.stages import (
     GatedStage,
     GatherStage,
     GemmStage,
+    IndexKeyStage,
+    IndexScoreStage,
     KernelFormat,
     NormStage,
     QuantizeStage,
     RopeStage,
+    SelectStage,
     Stage,
     SwiGluStage,
 )
@@ -36,6 +40,7 @@ from tailrace.ops.program import (
     RmsNorm,
     RopeAndStore,
     RopeSpec,
+    SelectPositions,
     SwiGlu,
     Tensor,
     Weight,
@@ -114,6 +119,8 @@ class _Lowering:
                     yield qkv, "float"
                 case PagedAttention(q=q):
                     yield q, "float"
+                case SelectPositions(q=q, k=k, head_weights=head_weights):
+                    yield from ((tensor, "float") for tensor in (q, k, head_weights))
                 case Embed():
                     pass
 
@@ -142,12 +149,12 @@ class _Lowering:
             case Linear():
                 yield self._gemm(op, out)
             case RopeAndStore(qkv=qkv, rope=rope):
-                if rope not in self._angles:
-                    self._angles[rope] = self._new_angles(rope)
-                    yield AnglesStage(rope, self._angles[rope])
-                yield RopeStage(Buffer(qkv, "float"), self._angles[rope], op, out)
+                yield from self._missing_angles(rope)
+                yield RopeStage(Buffer(qkv, "float"), self._angles[_kept_with(rope)], op, out)
             case PagedAttention(q=q):
                 yield AttentionStage(Buffer(q, "float"), op, out, None)
+            case SelectPositions():
+                yield from self._select(op, out)
             case GatherRows(x=x):
                 yield GatherStage(Buffer(x, "float"), out)
 
@@ -165,9 +172,29 @@ class _Lowering:
             out=out,
         )
 
-    def _new_angles(self, rope: RopeSpec) -> Buffer:
-        index = self._program.num_tensors + len(self._angles)
-        return Buffer(Tensor(index, "tokens", 2 * len(rope.inv_freq)), "float")
+    def _select(self, op: SelectPositions, out: Buffer) -> Iterator[Stage]:
+        yield from self._missing_angles(op.rope)
+        angles, q, head_weights = (
+            self._angles[_kept_with(op.rope)],
+            Buffer(op.q, "float"),
+            Buffer(op.head_weights, "float"),
+        )
+        yield IndexKeyStage(Buffer(op.k, "float"), angles, op)
+        yield IndexScoreStage(q, head_weights, angles, op)
+        yield SelectStage(q, head_weights, angles, op, out)
+
+    def _missing_angles(self, rope: RopeSpec) -> Iterator[AnglesStage]:
+        """What computes the angles of a rope, unless an op before has asked for them."""
+        if _kept_with(rope) not in self._angles:
+            index = self._program.num_tensors + len(self._angles)
+            angles = Buffer(Tensor(index, "tokens", 2 * len(rope.inv_freq)), "float")
+            self._angles[_kept_with(rope)] = angles
+            yield AnglesStage(rope, angles)
+
+
+def _kept_with(rope: RopeSpec) -> RopeSpec:
+    """Ropes that turn by the same angles share them, whatever they turn."""
+    return replace(rope, interleaved=False)
 
 
 def _ends_on_groups(op: PagedAttention, cache: KvCacheSpec) -> bool:

@@ -2,6 +2,7 @@
 
 from tailrace.ops import _native
 from tailrace.ops.cpu.activations import ActivationMemory, Codes
+from tailrace.ops.cpu.index_recorder import IndexRecorder
 from tailrace.ops.cpu.stages import (
     AnglesStage,
     AttentionStage,
@@ -11,9 +12,12 @@ from tailrace.ops.cpu.stages import (
     GatherStage,
     GemmStage,
     HeadGemmStage,
+    IndexKeyStage,
+    IndexScoreStage,
     NormStage,
     QuantizeStage,
     RopeStage,
+    SelectStage,
     Stage,
     SwiGluStage,
 )
@@ -30,6 +34,7 @@ class Recorder:
         self._store = store
         self._memory = memory
         self._offsets = memory.shared
+        self._index = IndexRecorder(builder, store, memory.shared)
 
     def record(self, stage: Stage) -> None:
         match stage:
@@ -45,6 +50,8 @@ class Recorder:
                 self._rope(stage)
             case AttentionStage():
                 self._attention(stage)
+            case IndexKeyStage() | IndexScoreStage() | SelectStage():
+                self._index.record(stage)
             case AnglesStage(rope=rope, out=out):
                 self._builder.angles(list(rope.inv_freq), rope.scale, self._offsets[out])
             case _:

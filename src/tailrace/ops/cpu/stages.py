@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from tailrace.ops.program import PagedAttention, RopeAndStore, RopeSpec, Tensor, Weight
+from tailrace.ops.program import PagedAttention, RopeAndStore, RopeSpec, SelectPositions, Tensor, Weight
 
 __all__ = [
     "AnglesStage",
@@ -16,10 +16,13 @@ __all__ = [
     "GatherStage",
     "GemmStage",
     "HeadGemmStage",
+    "IndexKeyStage",
+    "IndexScoreStage",
     "KernelFormat",
     "NormStage",
     "QuantizeStage",
     "RopeStage",
+    "SelectStage",
     "Stage",
     "SwiGluStage",
     "buffers_of",
@@ -132,6 +135,36 @@ class AttentionStage:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexKeyStage:
+    """The keys of a lightning indexer go into their cache."""
+
+    k: Buffer
+    angles: Buffer
+    op: SelectPositions
+
+
+@dataclass(frozen=True, slots=True)
+class IndexScoreStage:
+    """Where few rows are computed, all threads score their positions; otherwise nothing is left to be done here."""
+
+    q: Buffer
+    head_weights: Buffer
+    angles: Buffer
+    op: SelectPositions
+
+
+@dataclass(frozen=True, slots=True)
+class SelectStage:
+    """The positions with the largest scores. `out` holds them as int32."""
+
+    q: Buffer
+    head_weights: Buffer
+    angles: Buffer
+    op: SelectPositions
+    out: Buffer
+
+
+@dataclass(frozen=True, slots=True)
 class GatherStage:
     x: Buffer
     out: Buffer
@@ -148,6 +181,9 @@ Stage = (
     | AnglesStage
     | RopeStage
     | AttentionStage
+    | IndexKeyStage
+    | IndexScoreStage
+    | SelectStage
     | GatherStage
 )
 
