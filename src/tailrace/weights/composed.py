@@ -12,7 +12,7 @@ from tailrace.weights.stored import Shape, StoredTensor
 
 __all__ = ["Bands", "Stacked", "Turned"]
 
-_FLOATS: frozenset[WeightFormat | None] = frozenset({"f32", "f16", "bf16"})
+_DTYPES: dict[WeightFormat | None, str] = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,22 @@ class Stacked:
         return formats.pop() if len(formats) == 1 else "f32"
 
     def packed(self) -> PackedTensor:
-        pieces = [part.packed() for part in self.parts]
-        values = [piece.values if piece.format == self.format else piece.dequantize() for piece in pieces]
-        return PackedTensor(self.shape, self.format or "f32", np.concatenate(values))
+        """Copied part by part, so that the files need not be in memory beside it."""
+        format_ = self.format or "f32"
+        values = np.empty(self.shape, _DTYPES[format_])
+        for part, place in zip(self.parts, np.split(values, len(self.parts)), strict=True):
+            packed = part.packed()
+            place[:] = packed.values if packed.format == format_ else packed.dequantize()
+            part.release()
+        return PackedTensor(self.shape, format_, values)
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         height = self.parts[0].shape[0]
         return np.concatenate([self.parts[part].rows(first, last) for part, first, last in _cut(begin, end, height)])
+
+    def release(self) -> None:
+        for part in self.parts:
+            part.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,9 @@ class Bands:
         ]
         return np.concatenate(pieces)
 
+    def release(self) -> None:
+        self.whole.release()
+
     def _bands(self, values: NDArray[Any]) -> NDArray[Any]:
         bands = values.reshape(-1, self.stride, *values.shape[1:])[:, self.offset : self.offset + self.height]
         return bands.reshape(-1, *values.shape[1:])
@@ -120,7 +132,7 @@ class Turned:
     @property
     def format(self) -> WeightFormat | None:
         """Groups that share a scale run along the other side now: only floats stay what they are."""
-        return self.whole.format if self.whole.format in _FLOATS else None
+        return self.whole.format if self.whole.format in _DTYPES else None
 
     def packed(self) -> PackedTensor:
         packed = self.whole.packed()
@@ -134,6 +146,9 @@ class Turned:
             for block, first, last in _cut(begin, end, self.whole.shape[1])
         ]
         return np.concatenate(pieces)
+
+    def release(self) -> None:
+        self.whole.release()
 
 
 def _cut(begin: int, end: int, height: int) -> Iterator[tuple[int, int, int]]:

@@ -79,6 +79,9 @@ class GgufTensor:
             return self._expanded(slice(begin, end))
         return self.packed().rows(np.arange(begin, end))
 
+    def release(self) -> None:
+        self.info.file.release(self.info.span)
+
     def _bytes(self) -> NDArray[Any]:
         return self.info.file.array(np.uint8, self.info.num_bytes, self.info.begin)
 

@@ -42,6 +42,7 @@ class LazyTensors(Mapping[str, PackedTensor]):
             with np.errstate(all="ignore"):
                 return _checked(stored, stored.packed())
         packed, self.errors[name] = quantize_rows(stored.rows, stored.shape, mode, stored.where)
+        stored.release()
         return packed
 
     def __iter__(self) -> Iterator[str]:

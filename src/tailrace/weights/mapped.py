@@ -38,9 +38,12 @@ class MappedFile:
         with contextlib.suppress(OSError, ValueError):
             self.mapping.madvise(_POPULATE_READ)
 
-    def release(self) -> None:
-        """Take the pages out of this process's memory; whatever looks at them again reads the file."""
-        self.mapping.madvise(mmap.MADV_DONTNEED)
+    def release(self, span: Span | None = None) -> None:
+        """Take pages out of this process's memory, all or those wholly inside `span`; a later look reads the file."""
+        begin, end = span or (0, -(-self.size // mmap.PAGESIZE) * mmap.PAGESIZE)
+        first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+        if first < last:
+            self.mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def map_file(path: Path) -> MappedFile:

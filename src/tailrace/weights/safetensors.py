@@ -75,6 +75,9 @@ class SafetensorsTensor:
         """Float32 values of rows [begin, end) of a matrix."""
         return self.packed().rows(np.arange(begin, end))
 
+    def release(self) -> None:
+        self.file.release((self.begin, self.end))
+
 
 def read_safetensors(path: Path) -> dict[str, SafetensorsTensor]:
     """The tensors of one file by name. Raises CheckpointError when the bytes are wrong."""

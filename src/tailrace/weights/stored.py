@@ -44,6 +44,10 @@ class StoredTensor(Protocol):
         """Float32 values of rows [begin, end) of a matrix."""
         ...
 
+    def release(self) -> None:
+        """Give the memory of its pages back, once a copy is made; a later look reads the file."""
+        ...
+
 
 class FileTensor(StoredTensor, Protocol):
     """One tensor of a file."""

@@ -39,6 +39,9 @@ class InMemory:
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         return self.tensor.rows(np.arange(begin, end))
 
+    def release(self) -> None:
+        pass
+
 
 Pack = Callable[[NDArray[np.float32]], PackedTensor]
 FLOATS: dict[str, Pack] = {"f32": from_float32, "f16": float16, "bf16": bfloat16}

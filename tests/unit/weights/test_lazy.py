@@ -2,6 +2,8 @@
 
 import dataclasses
 import gc
+import mmap
+import tracemalloc
 import weakref
 from pathlib import Path
 
@@ -10,12 +12,15 @@ import pytest
 from gguf.quants import quantize
 
 from tailrace.errors import CheckpointError
+from tailrace.models.config import MixtureConfig
 from tailrace.ops.packed import quantize_int4, quantize_int8
+from tailrace.ops.program import Routing
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.lazy import Quantize
 from tailrace.weights.names import tensor_class
+from tests.support.resident import resident_kib
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek
 from tests.unit.weights.model_files import GgmlType, write_directory, write_gguf
 
@@ -146,6 +151,34 @@ def test_a_norm_that_is_not_finite_is_refused(tmp_path: Path, kind: GgmlType) ->
     write_gguf(tmp_path / "m.gguf", kinds={"norm": kind}, raw={"norm": weights})
     with pytest.raises(CheckpointError, match=r"tensor 'output_norm\.weight' holds values that are not finite"):
         open_gguf(tmp_path / "m.gguf").tensors["norm"]
+
+
+def test_experts_are_converted_without_a_wider_copy_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.weights.quantize._MAX_THREADS", 2)
+    monkeypatch.setattr("tailrace.weights.quantize._CHUNK_VALUES", 1 << 12)
+    routing = Routing(num_experts=16, top_k=2, scoring="softmax")
+    wide = dataclasses.replace(
+        DEEPSEEK["MoE-16B"], num_layers=2, mixture=MixtureConfig(routing, expert_size=512, first_layer=1)
+    )
+    write_deepseek(tmp_path, wide, dtype="float16")
+    tensors = open_directory(tmp_path, "int4").tensors
+    tracemalloc.start()
+    packed = tensors["layers.1.experts.gate"]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < packed.num_bytes + (1 << 19), "as float32 they are 2 MiB, as float16 one"
+
+
+@pytest.mark.parametrize("mode", [None, "int4"])
+def test_what_was_converted_leaves_memory(tmp_path: Path, mode: Quantize | None) -> None:
+    routing = Routing(num_experts=16, top_k=2, scoring="softmax")
+    wide = dataclasses.replace(DEEPSEEK["MoE-16B"], mixture=MixtureConfig(routing, expert_size=512))
+    write_deepseek(tmp_path, wide, dtype="float16")
+    tensors = open_directory(tmp_path, mode).tensors
+    before = resident_kib(tmp_path / "model.safetensors")
+    assert tensors["layers.1.experts.gate"].shape == (16 * 512, 64)
+    pages_at_the_ends = 2 * 16 * mmap.PAGESIZE // 1024
+    assert resident_kib(tmp_path / "model.safetensors") < before - 16 * 512 * 64 * 2 // 1024 + pages_at_the_ends
 
 
 def test_a_converted_tensor_is_not_kept(tmp_path: Path) -> None:

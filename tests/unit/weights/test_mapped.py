@@ -1,20 +1,14 @@
+import mmap
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tailrace.weights.mapped import map_file
+from tests.support.resident import resident_kib
 
 NUM_BYTES = 1 << 20
-
-
-def resident_kib(path: Path) -> int:
-    """How much of a mapped file this process holds in memory."""
-    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
-    total = 0
-    for line in lines:
-        if line.endswith(str(path)):
-            total += next(int(field.split()[1]) for field in lines if field.startswith("Rss:"))
-    return total
+PAGE = mmap.PAGESIZE
 
 
 def test_released_pages_leave_memory_and_can_be_read_again(tmp_path: Path) -> None:
@@ -31,3 +25,18 @@ def test_released_pages_leave_memory_and_can_be_read_again(tmp_path: Path) -> No
     assert before == NUM_BYTES // 1024
     assert after == 0
     assert int(values.astype(np.int64).sum()) == total == 255 * NUM_BYTES // 2
+
+
+@pytest.mark.parametrize(
+    ("span", "released"),
+    [((0, PAGE), 1), ((1, 3 * PAGE - 1), 1), ((1, PAGE), 0), ((5, 9), 0), ((PAGE, NUM_BYTES), 255)],
+)
+def test_pages_that_others_share_stay(tmp_path: Path, span: tuple[int, int], released: int) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(NUM_BYTES))
+    file = map_file(path)
+    file.array(np.uint8, NUM_BYTES, 0).sum()
+
+    file.release(span)
+
+    assert resident_kib(path) == (NUM_BYTES - released * PAGE) // 1024
