@@ -7,8 +7,57 @@
 
 namespace tailrace::TAILRACE_ISA {
 
-class CodeCache {
+// Numbers that a value of one becomes. Where the largest is almost nothing, all become zero.
+TAILRACE_INLINE float steps_for(float top) { return top > 1e-30f ? kWordMax / top : 0.0f; }
+
+// What is no number becomes one.
+TAILRACE_INLINE VecI to_numbers(Vec x) { return nearest(max(min(x, set1(kWordMax)), set1(-kWordMax))); }
+
+// A query in its memory: whole numbers, what takes back the 128 that codes are stored with, and the scale.
+struct CodeQuery {
+    static constexpr int kSumDims = 256;  // whose products an integer is sure to hold: 256 * 255 * kWordMax
+
+    Quad* quads;
+    int32_t* shifts;  // for every kSumDims
+    float* scale;
+
+    CodeQuery(const uint8_t* memory, int dim)
+        : quads(reinterpret_cast<Quad*>(const_cast<uint8_t*>(memory))),
+          shifts(reinterpret_cast<int32_t*>(quads + dim / kQuad)),
+          scale(reinterpret_cast<float*>(shifts + num_sums(dim))) {}
+
+    static constexpr size_t num_bytes(int dim) {
+        return dim / kQuad * sizeof(Quad) + (num_sums(dim) + 1) * sizeof(int32_t);
+    }
+
+    // Dimensions are padded to whole vectors.
+    void store(const float* q, int head_dim, float scale_of_q) const {
+        const int dim = padded_head(head_dim);
+        float mixed[kMaxHeadDim];
+        mix(q, head_dim, mixed);
+        const float top = largest_of(mixed, dim);
+        const Vec steps = set1(steps_for(top));
+        for (int first = 0; first < dim; first += kSumDims) {
+            VecI total = set1(int32_t{0});
+            for (int d = first; d < dim && d < first + kSumDims; d += kLanes) {
+                const VecI numbers = to_numbers(load(mixed + d) * steps);
+                store_quads(quads + d / kQuad, numbers);
+                total = total + numbers;
+            }
+            shifts[first / kSumDims] = -128 * sum(total);
+        }
+        *scale = top / kWordMax * scale_of_q;
+    }
+
+  private:
+    static constexpr int num_sums(int dim) { return (dim + kSumDims - 1) / kSumDims; }
+};
+
+// Keys and values of a block as codes; where the scales of the keys lie, and how many there are, is said elsewhere.
+class CodeDots {
   public:
+    static constexpr KvFormat kFormat = KvFormat::kInt8;
+
     template <int R>
     static constexpr int columns() {
         return kAccumulators / (2 * R) >= 4 ? 4 : kAccumulators / (2 * R) >= 2 ? 2 : 1;
@@ -21,50 +70,50 @@ class CodeCache {
         float scale;
     };
 
-    static constexpr size_t query_bytes(int dim) {
-        return dim / kQuad * sizeof(Quad) + (num_sums(dim) + 1) * sizeof(int32_t);
-    }
-
-    static void store_query(const float* q, int head_dim, float scale, uint8_t* out) {
-        const int dim = padded_head(head_dim);
-        const Query query(out, dim);
-        float mixed[kMaxHeadDim];
-        mix(q, head_dim, mixed);
-        const float top = largest_of(mixed, dim);
-        const Vec steps = set1(steps_for(top));
-        for (int first = 0; first < dim; first += kSumDims) {
-            VecI total = set1(int32_t{0});
-            for (int d = first; d < dim && d < first + kSumDims; d += kLanes) {
-                const VecI numbers = to_numbers(load(mixed + d) * steps);
-                store_quads(query.quads + d / kQuad, numbers);
-                total = total + numbers;
+    // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.
+    template <int R, int C>
+    TAILRACE_INLINE void add_values(const KeyBlock& block, const Weights* weights, int num_keys, HeadDims dims,
+                                    int first_dim, Vec (&sums)[R][C]) {
+        const size_t column = static_cast<size_t>(first_dim) * kQuad;
+        VecI high[R][C], low[R][C];
+        clear(high);
+        clear(low);
+        for (int g = 0; g * kKeyGroup < num_keys; ++g) {
+            const uint8_t* places[C];
+            const uint8_t* next[C];
+            for (int c = 0; c < C; ++c) {
+                places[c] = block.values[g] + column + c * 64;
+                next[c] = block.next_values[g] + column + c * 64;
             }
-            query.shifts[first / kSumDims] = -128 * sum(total);
+            add_dots<R, C>(places, next, static_cast<size_t>(dims.padded_value()) * kQuad,
+                           reinterpret_cast<const uint8_t*>(weights->quads + g * (kKeyGroup / kQuad)), sizeof(Weights),
+                           kKeyGroup / kQuad, high, low);
         }
-        *query.scale = top / kWordMax * scale;
+        for (int r = 0; r < R; ++r) {
+            for (int c = 0; c < C; ++c) {
+                sums[r][c] =
+                    fma(to_float(join(high[r][c], low[r][c], weights[r].shift)), set1(weights[r].scale), sums[r][c]);
+            }
+        }
     }
 
+  protected:
+    // Dots of R queries of `dim` dimensions, `query_step` bytes from one to the next, with the keys' codes from
+    // `offset` on.
     template <int R>
-    TAILRACE_INLINE void score(const KeyBlock& keys, const uint8_t* queries, int dim, Vec (&s)[R][kKeyGroups]) {
+    TAILRACE_INLINE void key_dots(const KeyBlock& block, size_t offset, const uint8_t* queries, size_t query_step,
+                                  int dim, Vec (&totals)[R][kKeyGroups]) {
         // As many groups of keys as there are registers for.
         constexpr int kRoom = kAccumulators / (2 * R);
         constexpr int kTogether = kRoom >= kKeyGroups ? kKeyGroups : kRoom >= 2 ? 2 : 1;
         for (int first = 0; first < kKeyGroups; first += kTogether) {
-            score_groups<R, kTogether>(keys, first, queries, dim, s);
+            dot_groups<R, kTogether>(block, first, offset, queries, query_step, dim, totals);
         }
     }
 
-    // Turns the weights of R rows, which become those of their values' codes, into operands.
+    // Turns the weights of R rows, times the scales of the values, into operands.
     template <int R>
-    TAILRACE_INLINE void store_weights(const KeyBlock& keys, int dim, const KeyRange (&seen)[R],
-                                       Vec (&p)[R][kKeyGroups], Weights* out) {
-        for (int g = 0; g < kKeyGroups; ++g) {
-            const Vec scales = load_scales(keys.groups[g] + kv_tile_bytes(KvFormat::kInt8, dim), dim);
-            for (int r = 0; r < R; ++r) {
-                // What lies at positions that were never written need not be a number.
-                p[r][g] = p[r][g] * (seen[r].is_whole() ? scales : where_seen(seen[r], g, scales, zero()));
-            }
-        }
+    TAILRACE_INLINE void store_products(Vec (&p)[R][kKeyGroups], Weights* out) {
         Vec steps[R];
         for (int r = 0; r < R; ++r) {
             const float top = largest(max(max(p[r][0], p[r][1]), max(p[r][2], p[r][3])));
@@ -82,72 +131,20 @@ class CodeCache {
         }
     }
 
-    // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.
-    template <int R, int C>
-    TAILRACE_INLINE void add_values(const KeyBlock& keys, const Weights* weights, int num_keys, int dim, int first_dim,
-                                    Vec (&sums)[R][C]) {
-        const size_t values = kv_tile_bytes(KvFormat::kInt8, dim) + static_cast<size_t>(first_dim) * kQuad;
-        VecI high[R][C], low[R][C];
-        clear(high);
-        clear(low);
-        for (int g = 0; g * kKeyGroup < num_keys; ++g) {
-            const uint8_t* places[C];
-            const uint8_t* next[C];
-            for (int c = 0; c < C; ++c) {
-                places[c] = keys.groups[g] + values + c * 64;
-                next[c] = keys.next[g] + values + c * 64;
-            }
-            add_dots<R, C>(places, next, static_cast<size_t>(dim) * kQuad,
-                           reinterpret_cast<const uint8_t*>(weights->quads + g * (kKeyGroup / kQuad)), sizeof(Weights),
-                           kKeyGroup / kQuad, high, low);
-        }
-        for (int r = 0; r < R; ++r) {
-            for (int c = 0; c < C; ++c) {
-                sums[r][c] =
-                    fma(to_float(join(high[r][c], low[r][c], weights[r].shift)), set1(weights[r].scale), sums[r][c]);
-            }
-        }
+    // What lies at positions that were never written need not be a number.
+    TAILRACE_INLINE Vec only_seen(KeyRange seen, int group, Vec scales) {
+        return seen.is_whole() ? scales : where_seen(seen, group, scales, zero());
     }
 
   private:
-    static constexpr int kSumDims = 256;  // dimensions whose products an integer is sure to hold: 256 * 255 * kWordMax
-
-    // A row's query in its memory: whole numbers, what takes back the 128 that codes are stored with, and the scale.
-    struct Query {
-        Quad* quads;
-        int32_t* shifts;  // for every kSumDims
-        float* scale;
-
-        Query(uint8_t* memory, int dim)
-            : quads(reinterpret_cast<Quad*>(memory)),
-              shifts(reinterpret_cast<int32_t*>(quads + dim / kQuad)),
-              scale(reinterpret_cast<float*>(shifts + num_sums(dim))) {}
-    };
-
-    static constexpr int num_sums(int dim) { return (dim + kSumDims - 1) / kSumDims; }
-
-    TAILRACE_INLINE Query query(const uint8_t* queries, int dim, int row) {
-        return {const_cast<uint8_t*>(queries) + row * query_bytes(dim), dim};
-    }
-
-    TAILRACE_INLINE Vec load_scales(const uint8_t* tile, int dim) {
-        return load(reinterpret_cast<const float*>(tile + static_cast<size_t>(dim) * kKeyGroup));
-    }
-
-    // Numbers that a value of one becomes. Where the largest is almost nothing, all become zero.
-    static float steps_for(float top) { return top > 1e-30f ? kWordMax / top : 0.0f; }
-
-    // What is no number becomes one.
-    TAILRACE_INLINE VecI to_numbers(Vec x) { return nearest(max(min(x, set1(kWordMax)), set1(-kWordMax))); }
-
     template <int R, int G>
-    TAILRACE_INLINE void score_groups(const KeyBlock& keys, int first, const uint8_t* queries, int dim,
-                                      Vec (&s)[R][kKeyGroups]) {
+    TAILRACE_INLINE void dot_groups(const KeyBlock& block, int first, size_t offset, const uint8_t* queries,
+                                    size_t query_step, int dim, Vec (&totals)[R][kKeyGroups]) {
+        constexpr int kSumDims = CodeQuery::kSumDims;
         Vec total[R][G];
         for (int r = 0; r < R; ++r) {
             for (int g = 0; g < G; ++g) total[r][g] = zero();
         }
-        const size_t query_step = query_bytes(dim);
         for (int d = 0; d < dim; d += kSumDims) {
             const int num_quads = (dim - d < kSumDims ? dim - d : kSumDims) / kQuad;
             VecI high[R][G], low[R][G];
@@ -156,20 +153,17 @@ class CodeCache {
             const uint8_t* places[G];
             const uint8_t* next[G];
             for (int g = 0; g < G; ++g) {
-                places[g] = keys.groups[first + g] + d * kKeyGroup;
-                next[g] = keys.next[first + g] + d * kKeyGroup;
+                places[g] = block.keys[first + g] + offset + d * kKeyGroup;
+                next[g] = block.next_keys[first + g] + offset + d * kKeyGroup;
             }
             add_dots<R, G>(places, next, 64, queries + d / kQuad * sizeof(Quad), query_step, num_quads, high, low);
             for (int r = 0; r < R; ++r) {
-                const int32_t shift = query(queries, dim, r).shifts[d / kSumDims];
+                const int32_t shift = CodeQuery(queries + r * query_step, dim).shifts[d / kSumDims];
                 for (int g = 0; g < G; ++g) total[r][g] = total[r][g] + to_float(join(high[r][g], low[r][g], shift));
             }
         }
-        for (int g = 0; g < G; ++g) {
-            const Vec scales = load_scales(keys.groups[first + g], dim);
-            for (int r = 0; r < R; ++r) {
-                s[r][first + g] = total[r][g] * (scales * set1(*query(queries, dim, r).scale));
-            }
+        for (int r = 0; r < R; ++r) {
+            for (int g = 0; g < G; ++g) totals[r][first + g] = total[r][g];
         }
     }
 
@@ -199,6 +193,43 @@ class CodeCache {
         for (int r = 0; r < R; ++r) {
             for (int c = 0; c < C; ++c) sums[r][c] = set1(int32_t{0});
         }
+    }
+};
+
+// A head's keys have one scale each, and its values one each.
+class CodeCache : public CodeDots {
+  public:
+    static constexpr size_t query_bytes(HeadDims dims) { return CodeQuery::num_bytes(dims.padded_key()); }
+
+    static void store_query(const float* q, HeadDims dims, float scale, uint8_t* out) {
+        CodeQuery(out, dims.padded_key()).store(q, dims.key, scale);
+    }
+
+    template <int R>
+    TAILRACE_INLINE void score(const KeyBlock& block, const uint8_t* queries, HeadDims dims, Vec (&s)[R][kKeyGroups]) {
+        const int dim = dims.padded_key();
+        key_dots<R>(block, 0, queries, query_bytes(dims), dim, s);
+        for (int g = 0; g < kKeyGroups; ++g) {
+            const Vec scales = load_scales(block.keys[g], dim);
+            for (int r = 0; r < R; ++r) {
+                s[r][g] = s[r][g] * (scales * set1(*CodeQuery(queries + r * query_bytes(dims), dim).scale));
+            }
+        }
+    }
+
+    template <int R>
+    TAILRACE_INLINE void store_weights(const KeyBlock& block, HeadDims dims, const KeyRange (&seen)[R],
+                                       Vec (&p)[R][kKeyGroups], Weights* out) {
+        for (int g = 0; g < kKeyGroups; ++g) {
+            const Vec scales = load_scales(block.values[g], dims.padded_value());
+            for (int r = 0; r < R; ++r) p[r][g] = p[r][g] * only_seen(seen[r], g, scales);
+        }
+        store_products(p, out);
+    }
+
+  private:
+    TAILRACE_INLINE Vec load_scales(const uint8_t* tile, int dim) {
+        return load(reinterpret_cast<const float*>(tile + static_cast<size_t>(dim) * kKeyGroup));
     }
 };
 

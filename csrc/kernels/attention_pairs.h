@@ -69,6 +69,8 @@ struct HalfPairs {
 
 template <class Pairs>
 struct PairCache {
+    static constexpr KvFormat kFormat = Pairs::kFormat;
+
     template <int R>
     static constexpr int columns() {
         return 4;
@@ -80,32 +82,33 @@ struct PairCache {
         Operand pairs[kKeyBlock / 2];
     };
 
-    static constexpr size_t query_bytes(int dim) { return dim / 2 * sizeof(Operand); }
+    static constexpr size_t query_bytes(HeadDims dims) { return dims.padded_key() / 2 * sizeof(Operand); }
 
-    static void store_query(const float* q, int head_dim, float scale, uint8_t* out) {
-        for (int d = 0; d < head_dim; d += kLanes) {
-            store_pairs(reinterpret_cast<Operand*>(out) + d / 2, load_head(q, d, head_dim) * set1(scale));
+    static void store_query(const float* q, HeadDims dims, float scale, uint8_t* out) {
+        for (int d = 0; d < dims.key; d += kLanes) {
+            store_pairs(reinterpret_cast<Operand*>(out) + d / 2, load_head(q, d, dims.key) * set1(scale));
         }
     }
 
     template <int R>
-    TAILRACE_INLINE void score(const KeyBlock& keys, const uint8_t* queries, int dim, Vec (&s)[R][kKeyGroups]) {
+    TAILRACE_INLINE void score(const KeyBlock& block, const uint8_t* queries, HeadDims dims, Vec (&s)[R][kKeyGroups]) {
         const auto* q = reinterpret_cast<const Operand*>(queries);
+        const int num_pairs = dims.padded_key() / 2;
         for (int r = 0; r < R; ++r) {
             for (int g = 0; g < kKeyGroups; ++g) s[r][g] = zero();
         }
-        for (int d = 0; d < dim / 2; ++d) {
+        for (int d = 0; d < num_pairs; ++d) {
             for (int g = 0; g < kKeyGroups; ++g) {
-                fetch(keys.next[g] + d * Pairs::kPairBytes);
+                fetch(block.next_keys[g] + d * Pairs::kPairBytes);
                 for (int r = 0; r < R; ++r) {
-                    s[r][g] = Pairs::step(s[r][g], keys.groups[g] + d * Pairs::kPairBytes, q[r * (dim / 2) + d]);
+                    s[r][g] = Pairs::step(s[r][g], block.keys[g] + d * Pairs::kPairBytes, q[r * num_pairs + d]);
                 }
             }
         }
     }
 
     template <int R>
-    TAILRACE_INLINE void store_weights(const KeyBlock&, int, const KeyRange (&)[R], Vec (&p)[R][kKeyGroups],
+    TAILRACE_INLINE void store_weights(const KeyBlock&, HeadDims, const KeyRange (&)[R], Vec (&p)[R][kKeyGroups],
                                        Weights* out) {
         for (int r = 0; r < R; ++r) {
             for (int g = 0; g < kKeyGroups; ++g) store_pairs(out[r].pairs + g * (kKeyGroup / 2), p[r][g]);
@@ -114,15 +117,15 @@ struct PairCache {
 
     // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.
     template <int R, int C>
-    TAILRACE_INLINE void add_values(const KeyBlock& keys, const Weights* weights, int num_keys, int dim, int first_dim,
-                                    Vec (&sums)[R][C]) {
-        const size_t row_bytes = dim / kLanes * Pairs::kPairBytes;
-        const size_t values = kv_tile_bytes(Pairs::kFormat, dim) + first_dim / kLanes * Pairs::kPairBytes;
+    TAILRACE_INLINE void add_values(const KeyBlock& block, const Weights* weights, int num_keys, HeadDims dims,
+                                    int first_dim, Vec (&sums)[R][C]) {
+        const size_t row_bytes = dims.padded_value() / kLanes * Pairs::kPairBytes;
+        const size_t column = first_dim / kLanes * Pairs::kPairBytes;
         int pair = 0;
         for (; pair < num_keys / 2; ++pair) {
-            const size_t place = values + pair % 8 * row_bytes;
-            const uint8_t* v = keys.groups[pair / 8] + place;
-            for (int c = 0; c < C; ++c) fetch(keys.next[pair / 8] + place + c * Pairs::kPairBytes);
+            const size_t place = column + pair % 8 * row_bytes;
+            const uint8_t* v = block.values[pair / 8] + place;
+            for (int c = 0; c < C; ++c) fetch(block.next_values[pair / 8] + place + c * Pairs::kPairBytes);
             for (int r = 0; r < R; ++r) {
                 const Operand x = weights[r].pairs[pair];
                 for (int c = 0; c < C; ++c) sums[r][c] = Pairs::step(sums[r][c], v + c * Pairs::kPairBytes, x);
@@ -130,7 +133,7 @@ struct PairCache {
         }
         if (num_keys % 2 == 0) return;
         // The partner of the last position may never have been written.
-        const uint8_t* v = keys.groups[pair / 8] + values + pair % 8 * row_bytes;
+        const uint8_t* v = block.values[pair / 8] + column + pair % 8 * row_bytes;
         for (int r = 0; r < R; ++r) {
             const Operand x = weights[r].pairs[pair];
             for (int c = 0; c < C; ++c) sums[r][c] = Pairs::step_even(sums[r][c], v + c * Pairs::kPairBytes, x);

@@ -17,11 +17,22 @@ constexpr int kAccumulators = 4;
 constexpr int kAttendRows = 2;
 #endif
 
-// The four groups of 16 positions that a key block is read from.
+// Dimensions of a head's keys and of its values.
+struct HeadDims {
+    int key, value;
+
+    constexpr int padded_key() const { return padded_head(key); }
+    constexpr int padded_value() const { return padded_head(value); }
+};
+
+// The four groups of 16 positions that a key block is read from. What is read after this block is fetched meanwhile.
 struct KeyBlock {
-    const uint8_t* groups[kKeyGroups];
-    const uint8_t* next[kKeyGroups];  // of the block that is read after this one: fetched meanwhile
-    int base;                         // position of the first key
+    const uint8_t* keys[kKeyGroups];
+    const uint8_t* next_keys[kKeyGroups];
+    const uint8_t* values[kKeyGroups];
+    const uint8_t* next_values[kKeyGroups];
+    int base;        // position of the first key
+    int num_groups;  // that exist: behind them stands the first one again, which nobody sees there
 };
 
 // Keys of a block that a row sees: [first, last).

@@ -17,6 +17,8 @@ void gemm_float(Format format, const float* x, size_t stride, int inputs, int fi
 void rotate(const RotaryHead& head, float* out);
 void store_kv(KvFormat format, const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
 void attention(const AttentionTask& task);
+void store_latent(KvFormat format, const float* key, int latent_dim, int key_dim, int lane, uint8_t* tile);
+void latent_attention(const LatentTask& task);
 void index_scores(const IndexTask& task);
 int arg_max(const float* x, int n);
 int top(const float* x, int n, int count, int32_t* ids);

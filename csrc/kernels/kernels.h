@@ -70,6 +70,14 @@ struct AttentionTask {
     void* scratch;        // attention_scratch_bytes
 };
 
+// Attention over a latent cache: no values, those are the first `latent_dim` dimensions (a multiple of 16) of the keys.
+struct LatentTask {
+    AttentionTask attention;  // head_dim: of a key. out: latent_dim floats a head
+    int latent_dim;
+    const int32_t* selected;  // the positions that are seen, ascending, for one token; null: all up to a row's own
+    int num_selected;
+};
+
 struct RotaryHead {
     const float* x;  // [head_dim]
     int head_dim;
@@ -112,6 +120,11 @@ constexpr size_t index_scratch_bytes(int num_heads, int head_dim) {
     return static_cast<size_t>(padded_head(num_heads)) * (4 + 4 + padded_head(head_dim) * 4);
 }
 
+// `key_dim`: of latent and turned part together. Beside it all, a key block as values, and one that is gathered.
+constexpr size_t latent_scratch_bytes(int key_dim) {
+    return attention_scratch_bytes(key_dim) + 2 * kKeyBlock * padded_head(key_dim) * sizeof(float);
+}
+
 struct Kernels {
     void (*embed)(Format format, const Tile* tiles, int row, int cols, float* out);
 
@@ -134,6 +147,10 @@ struct Kernels {
     // (null), the key alone.
     void (*store_kv)(KvFormat format, const float* key, const float* value, int head_dim, int lane, uint8_t* tile);
     void (*attention)(const AttentionTask& task);
+    // Put one position's latent and turned part, side by side, into its tile, which has keys alone. The latent has a
+    // multiple of 16 dimensions.
+    void (*store_latent)(KvFormat format, const float* key, int latent_dim, int key_dim, int lane, uint8_t* tile);
+    void (*latent_attention)(const LatentTask& task);
     // score = sum over heads of head_weight * max(0, q . key), in ascending order of the heads.
     void (*index_scores)(const IndexTask& task);
 

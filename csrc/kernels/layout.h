@@ -70,6 +70,9 @@ enum class KvFormat : int32_t { kF32, kBf16, kInt8 };
 //           values  codes [4][D][4 positions], scales [16 positions] in float32
 //           value = scale * code, stored as code + 128; keys are mixed first (kernels/head.h)
 //
+//     A latent cache has keys alone. In int8 its latent and its turned part have each their own scale: in the place of
+//     the keys' [16 positions][2] in bfloat16.
+//
 // D is head_dim rounded up to 16. Keys and values are equally long and begin on multiples of 64 bytes.
 // A block holds all caches: for each cache, [KV heads][block_tokens/16][keys, values], or keys alone.
 constexpr int padded_head(int head_dim) { return (head_dim + 15) / 16 * 16; }

@@ -1,4 +1,5 @@
 // Rotary positions, per-head norm, and the store into the KV tiles (see layout.h).
+#include "kernels/codes.h"
 #include "kernels/functions.h"
 #include "kernels/head.h"
 #include "simd/vec.h"
@@ -49,24 +50,13 @@ void store_float_value(const float* value, int head_dim, int lane, uint8_t* tile
     }
 }
 
-// Sixteen values as they are stored.
-void encode(const float* x, float scale, uint8_t* codes) {
-    const Vec steps = set1(scale > 1e-30f ? 1.0f / scale : 0.0f);
-    store_int8(reinterpret_cast<int8_t*>(codes), max(nearest(load(x) * steps), set1(int32_t{-127})));
-    for (int i = 0; i < kLanes; ++i) codes[i] ^= 0x80;
-}
-
 void store_key_codes(const float* key, int head_dim, int lane, uint8_t* tile) {
     const int dim = padded_head(head_dim);
     float mixed[kMaxHeadDim];
     mix(key, head_dim, mixed);
     const float scale = largest_of(mixed, dim) / 127.0f;
     reinterpret_cast<float*>(tile + dim * kKeyGroup)[lane] = scale;
-    for (int d = 0; d < dim; d += kLanes) {
-        uint8_t codes[kLanes];
-        encode(mixed + d, scale, codes);
-        for (int i = 0; i < kLanes; i += 4) std::memcpy(tile + ((d + i) / 4 * kKeyGroup + lane) * 4, codes + i, 4);
-    }
+    encode_key(mixed, dim, scale, lane, tile);
 }
 
 void store_value_codes(const float* value, int head_dim, int lane, uint8_t* tile) {

@@ -453,6 +453,184 @@ Values index_ranges(const Kernels& kernels) {
     return values;
 }
 
+// --- the latent cache ----------------------------------------------------------------------------------------------
+
+// 256 positions in blocks of 32, which lie in the pool in another order.
+struct LatentCache {
+    static constexpr int kBlocks = 8, kBlockGroups = 2;
+    KvFormat format;
+    int latent_dim, key_dim;
+    size_t group_bytes;
+    std::vector<uint8_t> pool;
+    std::vector<int32_t> blocks{5, 2, 7, 0, 1, 6, 3, 4};
+
+    LatentCache(Random& random, const Kernels& kernels, KvFormat format, int latent_dim, int key_dim)
+        : format(format),
+          latent_dim(latent_dim),
+          key_dim(key_dim),
+          group_bytes(kv_tile_bytes(format, key_dim)),
+          pool(kBlocks * kBlockGroups * group_bytes) {
+        for (int position = 0; position < kBlocks * kBlockGroups * kKeyGroup; ++position) {
+            std::vector<float> key = random.reals(key_dim);
+            for (int d = latent_dim; d < key_dim; ++d) key[d] *= 5.0f;
+            kernels.store_latent(format, key.data(), latent_dim, key_dim, position % kKeyGroup,
+                                 group(position / kKeyGroup));
+        }
+    }
+
+    uint8_t* group(int index) {
+        return pool.data() + (blocks[index / kBlockGroups] * kBlockGroups + index % kBlockGroups) * group_bytes;
+    }
+
+    // Heads [first_head, first_head + heads) of `all_heads`.
+    void attend(const Kernels& kernels, std::vector<AttentionSequence> sequences, int shared_tokens, int first_head,
+                int heads, int all_heads, const std::vector<int32_t>* selected = nullptr) const {
+        std::vector<float> scratch(latent_scratch_bytes(key_dim) / 4 + 16);
+        for (AttentionSequence& sequence : sequences) {
+            sequence.q += first_head * key_dim;
+            sequence.out += first_head * latent_dim;
+        }
+        const AttentionTask task{format,
+                                 sequences.data(),
+                                 static_cast<int>(sequences.size()),
+                                 shared_tokens,
+                                 static_cast<size_t>(all_heads) * key_dim,
+                                 static_cast<size_t>(all_heads) * latent_dim,
+                                 heads,
+                                 key_dim,
+                                 0,
+                                 0.125f,
+                                 pool.data(),
+                                 kBlockGroups * group_bytes,
+                                 group_bytes,
+                                 kBlockGroups,
+                                 scratch.data()};
+        kernels.latent_attention({task, latent_dim, selected ? selected->data() : nullptr,
+                                  selected ? static_cast<int>(selected->size()) : 0});
+    }
+};
+
+template <KvFormat kFormat>
+Values store_latent(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int key_dim : {24, 64, 80}) append(values, LatentCache(random, kernels, kFormat, 16, key_dim).pool);
+    return values;
+}
+
+struct LatentCase {
+    int latent_dim, key_dim, num_tokens, heads, position;
+};
+constexpr LatentCase kLatentCases[] = {{16, 22, 1, 3, 200},    {64, 80, 1, 1, 0},    {48, 64, 9, 7, 120},
+                                       {512, 576, 1, 16, 143}, {32, 96, 64, 1, 100}, {96, 112, 2, 32, 62}};
+
+template <KvFormat kFormat>
+Values latent_attention(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const auto& [latent_dim, key_dim, num_tokens, heads, position] : kLatentCases) {
+        const LatentCache cache(random, kernels, kFormat, latent_dim, key_dim);
+        const std::vector<float> q = random.reals(static_cast<size_t>(num_tokens) * heads * key_dim, -1.0f, 1.0f);
+        std::vector<float> out(static_cast<size_t>(num_tokens) * heads * latent_dim);
+        cache.attend(kernels, {{q.data(), out.data(), num_tokens, position, cache.blocks.data()}}, 0, 0, heads, heads);
+        append(values, out);
+    }
+    return values;
+}
+
+int count_differing(const std::vector<float>& a, const std::vector<float>& b) {
+    int differing = 0;
+    for (size_t i = 0; i < a.size(); ++i) differing += float_bits(a[i]) != float_bits(b[i]);
+    return differing;
+}
+
+// How many values are not the same bits where the heads are cut into parts, and each token is alone; and where the
+// positions that are seen are said one by one.
+template <KvFormat kFormat>
+Values cut_latent_attention(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const auto& [latent_dim, key_dim, num_tokens, heads, position] : kLatentCases) {
+        const LatentCache cache(random, kernels, kFormat, latent_dim, key_dim);
+        const std::vector<float> q = random.reals(static_cast<size_t>(num_tokens) * heads * key_dim, -1.0f, 1.0f);
+        std::vector<float> whole(static_cast<size_t>(num_tokens) * heads * latent_dim), cut(whole), selected(whole);
+        cache.attend(kernels, {{q.data(), whole.data(), num_tokens, position, cache.blocks.data()}}, 0, 0, heads,
+                     heads);
+        for (int token = 0; token < num_tokens; ++token) {
+            AttentionSequence sequence{q.data() + static_cast<size_t>(token) * heads * key_dim,
+                                       cut.data() + static_cast<size_t>(token) * heads * latent_dim, 1,
+                                       position + token, cache.blocks.data()};
+            const int part = heads / 3 + 1;
+            for (int head = 0; head < heads; head += part) {
+                cache.attend(kernels, {sequence}, 0, head, heads - head < part ? heads - head : part, heads);
+            }
+            std::vector<int32_t> all(position + token + 1);
+            for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
+            sequence.out = selected.data() + static_cast<size_t>(token) * heads * latent_dim;
+            cache.attend(kernels, {sequence}, 0, 0, heads, heads, &all);
+        }
+        values.push_back(count_differing(whole, cut));
+        values.push_back(count_differing(whole, selected));
+    }
+    return values;
+}
+
+// Sequences that begin alike, together and each alone: how many of their values are not the same bits.
+template <KvFormat kFormat>
+Values shared_latent_attention(const Kernels& kernels) {
+    constexpr int kLatentDim = 48, kKeyDim = 64, kShared = 128;
+    Random random;
+    Values values;
+    for (const int heads : {1, 3, 16}) {
+        const LatentCache cache(random, kernels, kFormat, kLatentDim, kKeyDim);
+        const std::vector<std::vector<int32_t>> tables{
+            {5, 2, 7, 0, 1, 6, 3}, {5, 2, 7, 0, 4}, {5, 2, 7, 0, 6, 1, 4}, {5, 2, 7, 0, 3, 3, 3, 3}};
+        const std::vector<int> positions{200, 130, 128, 255};
+        const std::vector<float> q = random.reals(tables.size() * heads * kKeyDim);
+        std::vector<float> together(tables.size() * heads * kLatentDim), alone(together);
+        std::vector<AttentionSequence> sequences;
+        for (size_t n = 0; n < tables.size(); ++n) {
+            const AttentionSequence sequence{q.data() + n * heads * kKeyDim, alone.data() + n * heads * kLatentDim, 1,
+                                             positions[n], tables[n].data()};
+            cache.attend(kernels, {sequence}, 0, 0, heads, heads);
+            sequences.push_back(sequence);
+            sequences.back().out = together.data() + n * heads * kLatentDim;
+        }
+        cache.attend(kernels, sequences, kShared, 0, heads, heads);
+        values.push_back(count_differing(together, alone));
+    }
+    return values;
+}
+
+// A selection, over the cache itself and over one that holds the selected positions alone: the same bits.
+template <KvFormat kFormat>
+Values selected_latent_attention(const Kernels& kernels) {
+    constexpr int kLatentDim = 48, kKeyDim = 64, kHeads = 5;
+    Random random;
+    Values values;
+    LatentCache cache(random, kernels, kFormat, kLatentDim, kKeyDim);
+    for (const int count : {1, 16, 63, 64, 65, 130}) {
+        std::vector<int32_t> selected;
+        for (int position = 0; static_cast<int>(selected.size()) < count; ++position) {
+            const int left = 256 - position, wanted = count - static_cast<int>(selected.size());
+            if (random.whole(1, left) <= wanted) selected.push_back(position);
+        }
+        LatentCache packed = cache;
+        for (int i = 0; i < count; ++i) {
+            const uint8_t* from = cache.group(selected[i] / kKeyGroup) + selected[i] % kKeyGroup * 4;
+            uint8_t* to = packed.group(i / kKeyGroup) + i % kKeyGroup * 4;
+            for (size_t line = 0; line < cache.group_bytes; line += 64) std::memcpy(to + line, from + line, 4);
+        }
+        const std::vector<float> q = random.reals(kHeads * kKeyDim);
+        std::vector<float> out(kHeads * kLatentDim), expected(out);
+        cache.attend(kernels, {{q.data(), out.data(), 1, 255, cache.blocks.data()}}, 0, 0, kHeads, kHeads, &selected);
+        packed.attend(kernels, {{q.data(), expected.data(), 1, count - 1, packed.blocks.data()}}, 0, 0, kHeads, kHeads);
+        values.push_back(count_differing(out, expected));
+        append(values, out);
+    }
+    return values;
+}
+
 // --- the vocabulary ------------------------------------------------------------------------------------------------
 
 std::vector<float> logits(Random& random, int count) {
@@ -553,6 +731,21 @@ constexpr Check kChecks[] = {
     {"shared attention f32", shared_attention<KvFormat::kF32>, 0.0},
     {"shared attention bf16", shared_attention<KvFormat::kBf16>, 0.0},
     {"shared attention int8", shared_attention<KvFormat::kInt8>, 0.0},
+    {"store_latent f32", store_latent<KvFormat::kF32>, 0.0},
+    {"store_latent bf16", store_latent<KvFormat::kBf16>, 0.0},
+    {"store_latent int8", store_latent<KvFormat::kInt8>, 0.0},
+    {"latent attention f32", latent_attention<KvFormat::kF32>, 1e-5},
+    {"latent attention bf16", latent_attention<KvFormat::kBf16>, 0.05},
+    {"latent attention int8", latent_attention<KvFormat::kInt8>, 1e-4},
+    {"selected latent attention f32", selected_latent_attention<KvFormat::kF32>, 1e-5},
+    {"selected latent attention bf16", selected_latent_attention<KvFormat::kBf16>, 0.05},
+    {"selected latent attention int8", selected_latent_attention<KvFormat::kInt8>, 1e-4},
+    {"cut latent attention f32", cut_latent_attention<KvFormat::kF32>, 0.0},
+    {"cut latent attention bf16", cut_latent_attention<KvFormat::kBf16>, 0.0},
+    {"cut latent attention int8", cut_latent_attention<KvFormat::kInt8>, 0.0},
+    {"shared latent attention f32", shared_latent_attention<KvFormat::kF32>, 0.0},
+    {"shared latent attention bf16", shared_latent_attention<KvFormat::kBf16>, 0.0},
+    {"shared latent attention int8", shared_latent_attention<KvFormat::kInt8>, 0.0},
     {"index f32", index<KvFormat::kF32>, 1e-5},
     {"index bf16", index<KvFormat::kBf16>, 0.03},  // some round queries to bfloat16 too
     {"index int8", index<KvFormat::kInt8>, 1e-4},  // a code of a query may be rounded the other way
