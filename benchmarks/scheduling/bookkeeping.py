@@ -3,7 +3,8 @@
     python -m benchmarks.scheduling.bookkeeping [--json]
 
 `decode` is the steady state: each running request computes one token, and every `block_tokens` steps takes a block and
-seals one. `admit` starts and ends requests: match, reserve, seal and release of a prompt, cold and cached.
+seals one; with a window it also gives one back. `admit` starts and ends requests: match, reserve, seal and release of a
+prompt, cold and cached.
 """
 
 import argparse
@@ -24,7 +25,7 @@ BLOCK_TOKENS = 32
 TOKEN_ID = 7
 
 
-def make_scheduler(num_blocks: int, max_running: int) -> Scheduler:
+def make_scheduler(num_blocks: int, max_running: int, window_tokens: int | None = None) -> Scheduler:
     config = SchedulerConfig(
         budget_tokens=16_384,
         max_running=max_running,
@@ -33,7 +34,7 @@ def make_scheduler(num_blocks: int, max_running: int) -> Scheduler:
         max_model_tokens=131_072,
         eos_ids=(0,),
     )
-    return Scheduler(config, KvCache(KvCacheConfig(num_blocks, BLOCK_TOKENS, ("bench",))))
+    return Scheduler(config, KvCache(KvCacheConfig(num_blocks, BLOCK_TOKENS, ("bench",), window_tokens)))
 
 
 def make_request(number: int, num_prompt_tokens: int, max_tokens: int) -> Request:
@@ -59,8 +60,15 @@ def step_us(scheduler: Scheduler) -> float:
     return (planned - started + time.perf_counter() - computed) * 1e6
 
 
-def decode_us(num_running: int, num_prompt_tokens: int, num_blocks: int, num_steps: int = 2_000) -> list[float]:
-    scheduler = make_scheduler(num_blocks, num_running)
+def decode_us(
+    num_running: int,
+    num_prompt_tokens: int,
+    num_blocks: int,
+    *,
+    window_tokens: int | None = None,
+    num_steps: int = 2_000,
+) -> list[float]:
+    scheduler = make_scheduler(num_blocks, num_running, window_tokens)
     for number in range(num_running):
         scheduler.add(make_request(number, num_prompt_tokens, num_steps * 2))
     while scheduler.stats.num_waiting:
@@ -68,9 +76,16 @@ def decode_us(num_running: int, num_prompt_tokens: int, num_blocks: int, num_ste
     return [step_us(scheduler) for _ in range(num_steps)]
 
 
-def admit_us(num_prompt_tokens: int, *, num_blocks: int, is_cached: bool, num_requests: int = 100) -> list[float]:
+def admit_us(
+    num_prompt_tokens: int,
+    *,
+    num_blocks: int,
+    is_cached: bool,
+    window_tokens: int | None = None,
+    num_requests: int = 100,
+) -> list[float]:
     """One request after the other, one token each."""
-    scheduler = make_scheduler(num_blocks, 1)
+    scheduler = make_scheduler(num_blocks, 1, window_tokens)
     times = []
     for number in range(num_requests):
         request = make_request(0 if is_cached else number, num_prompt_tokens, 1)
@@ -86,8 +101,15 @@ def cases() -> dict[str, Callable[[], list[float]]]:
         "decode, 32 running": lambda: decode_us(32, 512, 20_000),
         "decode, 64 running x 4,000 tokens": lambda: decode_us(64, 4_000, 20_000),
         "decode, 64 running x 4,000 tokens, pool of 1,000,000 blocks": lambda: decode_us(64, 4_000, 1_000_000),
+        "decode, 64 running x 4,000 tokens, window of 1,024": lambda: decode_us(64, 4_000, 20_000, window_tokens=1_024),
         "admit 4,000 tokens, cold": lambda: admit_us(4_000, num_blocks=20_000, is_cached=False),
         "admit 4,000 tokens, cached": lambda: admit_us(4_000, num_blocks=20_000, is_cached=True),
+        "admit 4,000 tokens, cold, window of 1,024": lambda: admit_us(
+            4_000, num_blocks=20_000, is_cached=False, window_tokens=1_024
+        ),
+        "admit 4,000 tokens, cached, window of 1,024": lambda: admit_us(
+            4_000, num_blocks=20_000, is_cached=True, window_tokens=1_024
+        ),
     }
 
 

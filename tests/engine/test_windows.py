@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tailrace.app import load_model, start_engine
+from tailrace.config import EngineConfig
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.load import load_backend
@@ -22,6 +24,7 @@ from tests.support.tiny import CONFIGS, random_ids, random_weights
 CONFIG = replace(CONFIGS["plain"], sliding_window=40, max_model_tokens=400)
 PROMPT_TOKENS, ANSWER_TOKENS = 250, 100
 BLOCK_TOKENS = 16
+BLOCK_BYTES = BLOCK_TOKENS * build_program(CONFIG).kv_values_per_token * 4  # in float32
 POISON_ID = 76
 PROMPT = random_ids(replace(CONFIG, vocab_size=POISON_ID), PROMPT_TOKENS)
 BACKENDS = ("reference", "cpu")
@@ -45,12 +48,11 @@ def checkpoint_of(config: ModelConfig) -> Checkpoint:
 
 
 def harness_of(backend: str, num_blocks: int, config: ModelConfig = CONFIG, **changes: object) -> Harness:
-    block_bytes = load_backend(backend, "f32").kv_bytes_per_block(build_program(config), BLOCK_TOKENS)
     return make_harness(
         checkpoint_of(config),
         backend=backend,
         kv_format="f32",
-        kv_memory_bytes=num_blocks * block_bytes,
+        kv_memory_bytes=num_blocks * BLOCK_BYTES,
         block_tokens=BLOCK_TOKENS,
         budget_tokens=64,
         max_running=4,
@@ -117,7 +119,23 @@ def test_a_hit_needs_only_what_the_window_shows(backend: str, alone: list[int]) 
     assert harness.events[-1].num_cached_tokens >= PROMPT_TOKENS
 
 
+def test_those_that_share_a_prompt_see_each_what_it_would_alone(backend: str) -> None:
+    """They decode together behind blocks that all of them hold, and behind places that none of them holds any more."""
+    config = replace(CONFIG, sliding_window=150)
+    requests = [request(f"{length}", PROMPT[:length], max_tokens=60) for length in (PROMPT_TOKENS, 249, 240, 230)]
+    expected = {one.request_id: answer_of(harness_of(backend, 32, config), one) for one in requests}
+    assert harness_of(backend, 32, config).run(requests) == expected
+
+
 def test_one_layer_that_sees_everything_keeps_all_blocks() -> None:
     harness = harness_of("cpu", 64, replace(CONFIG, num_full_attention_layers=1))
     harness.run([request("long", PROMPT)])
     assert peak_of(harness) == -(-(PROMPT_TOKENS + ANSWER_TOKENS - 1) // BLOCK_TOKENS)
+
+
+async def test_a_request_may_be_longer_than_a_pool_that_holds_its_window() -> None:
+    for config, longest in ((CONFIG, 400), (replace(CONFIG, num_full_attention_layers=1), 8 * BLOCK_TOKENS)):
+        settings = EngineConfig(backend="reference", kv_memory_bytes=8 * BLOCK_BYTES, block_tokens=BLOCK_TOKENS)
+        engine = start_engine(load_model(checkpoint_of(config), settings), settings, lambda _: None, lambda: None)
+        assert engine.max_model_tokens == longest
+        engine.close()

@@ -30,7 +30,7 @@ class CacheMachine(RuleBasedStateMachine):
     lives = Bundle("lives")
 
     @initialize(
-        num_blocks=st.integers(1, 24), block_tokens=st.integers(1, 3), window_tokens=st.none() | st.integers(1, 9)
+        num_blocks=st.integers(1, 40), block_tokens=st.integers(1, 3), window_tokens=st.none() | st.integers(1, 30)
     )
     def open_cache(self, num_blocks: int, block_tokens: int, window_tokens: int | None) -> None:
         self.block_tokens = block_tokens
@@ -43,7 +43,7 @@ class CacheMachine(RuleBasedStateMachine):
     def contents(self, life: Life, num_tokens: int) -> Contents:
         return life.salt, tuple(life.token_ids[:num_tokens])
 
-    @rule(target=lives, salt=st.sampled_from(["", "tenant"]), token_ids=st.lists(TOKENS, min_size=1, max_size=12))
+    @rule(target=lives, salt=st.sampled_from(["", "tenant"]), token_ids=st.lists(TOKENS, min_size=1, max_size=40))
     def start(self, salt: str, token_ids: list[int]) -> object:
         life = Life(salt, token_ids, self.cache.open(salt))
         return life if self.acquire(life, 0) else multiple()
@@ -80,7 +80,8 @@ class CacheMachine(RuleBasedStateMachine):
         num_released = self.cache.slide(life.table, life.num_computed)
         assert len(life.table.blocks) == num_held - num_released
         life.block_ids[num_gone : num_gone + num_released] = [None] * num_released
-        assert num_gone + num_released == self.first_seen(life.num_computed) // self.block_tokens
+        first_seen, stride = self.first_seen(life.num_computed) // self.block_tokens, self.cache.config.slide_blocks
+        assert first_seen - stride < num_gone + num_released <= first_seen
 
     @rule(life=lives, token_id=TOKENS)
     def append(self, life: Life, token_id: int) -> None:

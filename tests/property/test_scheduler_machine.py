@@ -47,7 +47,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         config=schedulers(),
         num_blocks=st.integers(1, 20),
         block_tokens=st.integers(1, 4),
-        window_tokens=st.none() | st.integers(1, 12),
+        window_tokens=st.none() | st.integers(1, 24),
     )
     def start(self, config: SchedulerConfig, num_blocks: int, block_tokens: int, window_tokens: int | None) -> None:
         kv = KvCacheConfig(num_blocks, block_tokens, ("model",), window_tokens)

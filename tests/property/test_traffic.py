@@ -15,7 +15,9 @@ from tests.support.simulation import EOS_ID, SimulatedEngine, make_request
 MAX_STEPS_TO_FINISH = 200
 
 
-def make_engine(max_running: int, budget_tokens: int, num_blocks: int) -> SimulatedEngine:
+def make_engine(
+    max_running: int, budget_tokens: int, num_blocks: int, window_tokens: int | None = None
+) -> SimulatedEngine:
     config = SchedulerConfig(
         budget_tokens=budget_tokens,
         max_running=max_running,
@@ -24,7 +26,7 @@ def make_engine(max_running: int, budget_tokens: int, num_blocks: int) -> Simula
         max_model_tokens=60,
         eos_ids=(EOS_ID,),
     )
-    return SimulatedEngine(config, KvCacheConfig(num_blocks, 2, ("model",)))
+    return SimulatedEngine(config, KvCacheConfig(num_blocks, 2, ("model",), window_tokens))
 
 
 def random_request(source: random.Random, number: int, max_own_tokens: int = 8) -> Request:
@@ -48,12 +50,13 @@ def offer(engine: SimulatedEngine, request: Request) -> bool:
     max_running=st.integers(1, 5),
     extra_budget=st.integers(0, 8),
     num_blocks=st.integers(12, 24),
+    window_tokens=st.none() | st.integers(1, 20),
 )
 def test_under_endless_traffic_every_request_ends_in_time(
-    seed: int, max_running: int, extra_budget: int, num_blocks: int
+    seed: int, max_running: int, extra_budget: int, num_blocks: int, window_tokens: int | None
 ) -> None:
     source = random.Random(seed)
-    engine = make_engine(max_running, max_running + extra_budget, num_blocks)
+    engine = make_engine(max_running, max_running + extra_budget, num_blocks, window_tokens)
     added_at: dict[str, int] = {}
     for number in range(300):
         request = random_request(source, number)
@@ -67,10 +70,11 @@ def test_under_endless_traffic_every_request_ends_in_time(
     engine.assert_nothing_leaked()
 
 
+@pytest.mark.parametrize("window_tokens", [None, 7])
 @pytest.mark.parametrize("seed", range(5))
-def test_an_abort_storm_leaves_the_others_and_no_block_behind(seed: int) -> None:
+def test_an_abort_storm_leaves_the_others_and_no_block_behind(seed: int, window_tokens: int | None) -> None:
     source = random.Random(seed)
-    engine = make_engine(max_running=4, budget_tokens=12, num_blocks=16)
+    engine = make_engine(max_running=4, budget_tokens=12, num_blocks=16, window_tokens=window_tokens)
     for number in range(300):
         offer(engine, random_request(source, number))
         planned = engine.plan()
@@ -89,7 +93,12 @@ def test_an_abort_storm_leaves_the_others_and_no_block_behind(seed: int) -> None
 def test_tokens_do_not_depend_on_budget_memory_or_arrivals(seed: int, data: st.DataObject) -> None:
     source = random.Random(seed)
     max_running = data.draw(st.integers(1, 6))
-    engine = make_engine(max_running, data.draw(st.integers(max_running, 40)), data.draw(st.integers(8, 80)))
+    engine = make_engine(
+        max_running,
+        data.draw(st.integers(max_running, 40)),
+        data.draw(st.integers(8, 80)),
+        data.draw(st.none() | st.integers(1, 30)),
+    )
     for number in range(16):
         offer(engine, random_request(source, number, max_own_tokens=data.draw(st.sampled_from([1, 8, 40]))))
         for _ in range(data.draw(st.integers(0, 3))):

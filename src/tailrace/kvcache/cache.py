@@ -132,8 +132,10 @@ class KvCache:
         table.num_sealed = max(table.num_sealed, num_full)
 
     def slide(self, table: BlockTable, num_computed: int) -> int:
-        """Give back the sealed blocks that no row behind `num_computed` tokens sees; how many."""
-        count = min(self.config.first_seen_block(num_computed), table.num_sealed) - table.first
+        """Give back sealed blocks that no row behind `num_computed` tokens sees; how many."""
+        stride = self.config.slide_blocks
+        first = self.config.first_seen_block(num_computed) // stride * stride
+        count = min(first, table.num_sealed) - table.first
         if count <= 0:
             return 0
         self._leave(table.blocks[:count])

@@ -36,6 +36,15 @@ class KvCacheConfig:
     def blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_tokens)
 
+    @property
+    def slide_blocks(self) -> int:
+        """Windows move on by so many blocks at a time, an eighth of their length, to places that are multiples of it.
+
+        So sequences that share a prefix mostly begin with the same block, and back ends that look for a common
+        beginning of their tables find it.
+        """
+        return 1 if self.window_tokens is None else max(self.window_tokens // self.block_tokens // 8, 1)
+
     def first_seen_block(self, position: int) -> int:
         """The first block that the row at `position` or one behind it sees."""
         if self.window_tokens is None:
@@ -47,8 +56,8 @@ class KvCacheConfig:
         num_blocks = self.blocks_for(num_tokens)
         if self.window_tokens is None:
             return num_blocks
-        # A window touches most blocks when it begins with the last position of one.
-        return min(num_blocks, 1 + self.blocks_for(self.window_tokens - 1))
+        # A window touches most blocks when it begins with the last position of one, just before it moves on.
+        return min(num_blocks, self.slide_blocks + self.blocks_for(self.window_tokens - 1))
 
     def can_hold(self, num_tokens: int) -> bool:
         """Whether a sequence of `num_tokens` can be computed to its end."""

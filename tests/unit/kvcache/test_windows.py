@@ -1,5 +1,7 @@
 """A sequence whose window has moved on gives its first blocks back, and is found again by what the window shows."""
 
+from dataclasses import replace
+
 import pytest
 
 from tailrace.errors import SetupError
@@ -44,6 +46,21 @@ def test_a_sequence_needs_the_blocks_that_its_widest_view_touches(window_tokens:
     kv = config(window_tokens)
     widest = max(position // BLOCK - kv.first_seen_block(position) + 1 for position in range(100))
     assert kv.blocks_at_once(100) == widest
+
+
+@pytest.mark.parametrize(("window_tokens", "stride"), [(63, 1), (64, 2), (100, 3)])
+def test_a_long_window_moves_on_by_an_eighth_of_it(window_tokens: int, stride: int) -> None:
+    cache = KvCache(config(window_tokens, num_blocks=200))
+    table = compute(cache, list(range(600)))
+    assert table.first == cache.config.first_seen_block(600) // stride * stride > 0
+
+
+def test_no_sequence_holds_more_than_it_needs_at_once() -> None:
+    kv = config(100, num_blocks=200)
+    needed = kv.blocks_at_once(600)
+    cache = KvCache(replace(kv, num_blocks=needed))
+    compute(cache, list(range(600)))  # does not grow beyond it
+    assert needed == 25 + 3
 
 
 def test_a_sequence_shorter_than_the_window_needs_all_its_blocks() -> None:
