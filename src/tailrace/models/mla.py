@@ -15,12 +15,16 @@ _INDEX_EPS = 1e-6
 
 
 def multi_head_latent_attention(
-    build: ProgramBuilder, config: ModelConfig, layer: int, rope: RopeSpec, x: Tensor, *, residual: Tensor
+    build: ProgramBuilder,
+    config: ModelConfig,
+    layer: int,
+    rope: RopeSpec,
+    x: Tensor,
+    *,
+    sizes: LatentConfig,
+    residual: Tensor,
 ) -> Tensor:
     """Record o(attention(q(x), latent(x))) + residual; x and the result are [tokens, hidden]."""
-    sizes = config.latent
-    if sizes is None:
-        raise ValueError("the config has no latent attention")
     name, hidden, heads = f"layers.{layer}", config.hidden_size, config.num_heads
     query_latent = _query_latent(build, sizes, name, x)
     queries = (heads * (sizes.plain_dim + sizes.rope_dim), query_latent.cols)
