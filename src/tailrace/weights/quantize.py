@@ -15,6 +15,7 @@ from tailrace.ops.packed import GROUP, PackedTensor, quantize_int4, quantize_int
 __all__ = ["quantize_rows"]
 
 _CHUNK_VALUES = 1 << 16  # with what is computed from them, they stay in the second-level cache
+_MEASURED_CHUNKS = 64
 _MAX_THREADS = 16
 
 Mode = Literal["int8", "int4"]
@@ -24,12 +25,14 @@ ReadRows = Callable[[int, int], NDArray[np.float32]]
 def quantize_rows(read: ReadRows, shape: tuple[int, ...], mode: Mode, where: str) -> tuple[PackedTensor, float]:
     """Quantise the matrix whose rows [begin, end) are read(begin, end); also its relative RMS error.
 
+    The error of a large matrix is that of every so many rows: to look at all would take as long as to convert them.
     `read` is called from several threads. Raises CheckpointError naming `where` when a value is not finite or too
     large for a float16 scale.
     """
     num_rows, num_inputs = shape
     packed = _empty(num_rows, num_inputs, mode)
     step = max(1, _CHUNK_VALUES // num_inputs)
+    every = max(1, num_rows // step // _MEASURED_CHUNKS)
 
     def convert(begin: int) -> tuple[float, float]:
         rows = slice(begin, min(begin + step, num_rows))
@@ -37,6 +40,8 @@ def quantize_rows(read: ReadRows, shape: tuple[int, ...], mode: Mode, where: str
             values = read(rows.start, rows.stop)
             part = _quantize(values, mode, where)
         _store(packed, part, rows)
+        if begin // step % every:
+            return 0.0, 0.0
         return _square_sum(part.dequantize() - values), _square_sum(values)
 
     with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
