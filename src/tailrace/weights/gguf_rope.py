@@ -1,11 +1,10 @@
 """The rotary settings of GGUF metadata, and the tensor of factors that some files hold."""
 
-import math
-
 import numpy as np
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import RopeScaling
+from tailrace.models.rope import yarn_magnitude
 from tailrace.weights.fields import Fields
 from tailrace.weights.gguf import GgufFile
 from tailrace.weights.gguf_blocks import GgufTensor
@@ -32,7 +31,7 @@ def read_rope_scaling(gguf: GgufFile, fields: Fields, max_model_tokens: int) -> 
 def _yarn(fields: Fields, factor: float, max_model_tokens: int) -> RopeScaling:
     # Files hold a tenth of mscale_all_dim, in 32 bits. With it cos and sin are as they are: mscale is the same.
     mscale = round(10 * fields.number("rope.scaling.yarn_log_multiplier", 0.0), 6)
-    usual = 1.0 if mscale else 0.1 * math.log(max(factor, 1.0)) + 1.0
+    usual = 1.0 if mscale else yarn_magnitude(factor)
     attention = fields.positive("rope.scaling.attn_factor", 1.0) * fields.positive("rope.scaling.yarn_attn_factor", 1.0)
     return RopeScaling(
         "yarn",

@@ -12,7 +12,12 @@ _LLAMA3 = {
     "original_max_position_embeddings": 8192,
 }
 _LINEAR = {"type": "linear", "factor": 4.0}
-_QWEN3_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+_QWEN3_YARN = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 32768,
+    "attn_factor": 0.8782488562869419,
+}
 
 
 def _llama_class(

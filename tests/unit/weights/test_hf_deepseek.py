@@ -1,11 +1,13 @@
 """DeepSeek models in Hugging Face directories: their settings, and tensors that we arrange otherwise."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import MixtureConfig, ModelConfig, RopeScaling
@@ -14,7 +16,13 @@ from tailrace.ops.program import Routing
 from tailrace.weights.fields import Fields
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.hf_config import read_config
-from tests.unit.weights.deepseek_files import DEEPSEEK, deepseek_settings, write_deepseek
+from tests.unit.weights.deepseek_files import (
+    DEEPSEEK,
+    deepseek_settings,
+    deepseek_values,
+    hugging_face_tensors,
+    write_deepseek,
+)
 
 
 def config_of(name: str, **settings: Any) -> ModelConfig:
@@ -48,6 +56,50 @@ def test_the_model_finds_each_weight_it_asks_for(tmp_path: Path, name: str) -> N
     assert {name: weight.shape for name, weight in weights.items()} == {
         name: tensor.shape for name, tensor in checkpoint.tensors.items()
     }
+
+
+def fused(values: Mapping[str, NDArray[np.float32]], layer: int) -> dict[str, NDArray[np.float32]]:
+    """All experts of a layer as two tensors: gate and up rows of each side by side, and down."""
+    gate, up, down = (values[f"layers.{layer}.experts.{part}"].reshape(8, -1, 64) for part in ("gate", "up", "down"))
+    name = f"model.layers.{layer}.mlp.experts"
+    return {f"{name}.gate_up_proj": np.concatenate([gate, up], axis=1), f"{name}.down_proj": down.reshape(8, 64, 32)}
+
+
+def test_experts_may_be_fused_as_transformers_holds_them(tmp_path: Path) -> None:
+    config = DEEPSEEK["V3"]
+    values = deepseek_values(config)
+    by_itself = {name for name in hugging_face_tensors(config, values) if ".mlp.experts." in name}
+    write_deepseek(tmp_path, config, extra=fused(values, 1) | fused(values, 2), left_out=tuple(by_itself))
+    tensors = open_directory(tmp_path).tensors
+    for name in (f"layers.{layer}.experts.{part}" for layer in (1, 2) for part in ("gate", "up", "down")):
+        np.testing.assert_array_equal(tensors[name].dequantize(), values[name])
+
+
+def test_a_missing_expert_is_named_as_the_file_would(tmp_path: Path) -> None:
+    missing = "model.layers.2.mlp.experts.7.down_proj.weight"
+    write_deepseek(tmp_path, DEEPSEEK["V3"], left_out=(missing,))
+    with pytest.raises(CheckpointError, match=rf"tensor '{missing}' is missing"):
+        open_directory(tmp_path)
+
+
+def test_an_expert_too_many_is_refused(tmp_path: Path) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3"], settings={"n_routed_experts": 6, "n_group": 3})
+    with pytest.raises(CheckpointError, match=r"mlp\.gate\.weight' has shape \[8, 64\], the config asks for \[6, 64\]"):
+        open_directory(tmp_path)
+    write_deepseek(
+        tmp_path / "more",
+        DEEPSEEK["V3"],
+        extra={"model.layers.1.mlp.experts.8.up_proj.weight": np.zeros((32, 64), "<f4")},
+    )
+    with pytest.raises(UnsupportedModel, match=r"experts\.8\.up_proj\.weight' has no place in a deepseek_v3 model"):
+        open_directory(tmp_path / "more")
+
+
+def test_an_expert_of_another_shape_is_named(tmp_path: Path) -> None:
+    odd = {"model.layers.1.mlp.experts.3.up_proj.weight": np.zeros((16, 64), np.float32)}
+    write_deepseek(tmp_path, DEEPSEEK["V3"], extra=odd)
+    with pytest.raises(CheckpointError, match=r"experts\.3\.up_proj\.weight' has shape \[16, 64\]"):
+        open_directory(tmp_path)
 
 
 def test_both_generations_of_rope_settings_are_read() -> None:
