@@ -11,7 +11,9 @@ from tailrace.bench.benchmark import Benchmark, run_prompts
 from tailrace.bench.report import Report
 from tailrace.errors import SetupError
 
-__all__ = ["HttpServer"]
+__all__ = ["START_TIMEOUT_S", "HttpServer"]
+
+START_TIMEOUT_S = 600.0  # for a large model to be read and packed
 
 
 @dataclass(frozen=True, slots=True)

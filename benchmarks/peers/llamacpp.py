@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers.engine import Description, EngineUnavailable
-from benchmarks.peers.http_server import HttpServer
+from benchmarks.peers.http_server import START_TIMEOUT_S, HttpServer
 from benchmarks.peers.weights import Weights
 from benchmarks.peers.workshop import Workshop, output_of, run
 from benchmarks.serving.machine import describe_processor
@@ -27,29 +27,38 @@ _OPTIONS = (
     "-DLLAMA_BUILD_UI=OFF",
 )
 _FORMAT = "Q4_0"  # its fastest: of 4-bit formats this one is repacked for wide vectors
+_BATCHES = "-b 2048 -ub 2048 -fa auto"
+_SLOT_TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaCpp:
+    """`file`: what it runs as it is; None: the weights, requantised with its own tool."""
+
     workshop: Workshop
     weights: Weights
     threads: int
+    file: Path | None = None
+    num_slots: int = 32  # streams at a time
     name: str = _NAME
     max_rounds: int | None = None
 
     def prepare(self) -> tuple[Description, HttpServer]:
-        """Compile it and requantise the weights with its own tool. Raises EngineUnavailable."""
+        """Compile it and give it its weights. Raises EngineUnavailable."""
         recipe = " ".join((_SOURCE, *_OPTIONS, describe_processor()))  # it runs on no other
         folder = self.workshop.folder(_NAME, recipe, _build)
         programs = folder / "build" / "bin"
-        server, model = str(programs / "llama-server"), self._requantized(programs / "llama-quantize")
-        flags = f"-t {self.threads} -tb {self.threads} -np 32 -c 65536 -b 2048 -ub 2048 -fa auto"
+        server, model = str(programs / "llama-server"), self.file or self._requantized(programs / "llama-quantize")
+        context_tokens = self.num_slots * _SLOT_TOKENS
+        flags = f"-t {self.threads} -tb {self.threads} -np {self.num_slots} -c {context_tokens} {_BATCHES}"
         command = ServerCommand(
             lambda port: [server, "-m", str(model), "--host", "127.0.0.1", "--port", str(port), *flags.split()],
+            start_timeout_s=START_TIMEOUT_S,
             log=folder / "server.log",
         )
         version = f"{_SOURCE} ({output_of([server, '--version'])})"
-        return Description(version, f"{_FORMAT}, head Q8_0", flags), HttpServer(command)
+        formats = f"{_FORMAT}, head Q8_0" if self.file is None else self.weights.formats
+        return Description(version, formats, flags), HttpServer(command)
 
     def _requantized(self, quantize: Path) -> Path:
         file = f"{_FORMAT}.gguf"

@@ -2,13 +2,14 @@
 
 import shlex
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from benchmarks.peers.engine import Description, EngineUnavailable
-from benchmarks.peers.http_server import HttpServer
+from benchmarks.peers.http_server import START_TIMEOUT_S, HttpServer
+from benchmarks.peers.weights import Weights
 from benchmarks.peers.workshop import Workshop, output_of
 from benchmarks.serving.server import our_command
 from tailrace.version import __version__
-from tailrace.weights.checkpoint import Checkpoint
 
 __all__ = ["OURS", "Ours"]
 
@@ -17,20 +18,22 @@ OURS = "tailrace"
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """`arguments`: those of `tailrace serve`."""
+    """`file`: what is served; None: the default model. `arguments`: the others of `tailrace serve`."""
 
     workshop: Workshop
-    checkpoint: Checkpoint
+    weights: Weights
     arguments: tuple[str, ...] = ()
+    file: Path | None = None
     name: str = OURS
     max_rounds: int | None = None
 
     def prepare(self) -> tuple[Description, HttpServer]:
         """Nothing to build."""
-        formats = ", ".join(sorted(set(self.checkpoint.stored_formats.values())))
         version = f"{__version__} ({_commit()})"
-        command = replace(our_command(*self.arguments), log=self.workshop.scratch(self.name) / "server.log")
-        return Description(version, formats, shlex.join(self.arguments)), HttpServer(command)
+        log = self.workshop.scratch(self.name) / "server.log"
+        model = () if self.file is None else (str(self.file),)
+        command = replace(our_command(*model, *self.arguments), log=log, start_timeout_s=START_TIMEOUT_S)
+        return Description(version, self.weights.formats, shlex.join(self.arguments)), HttpServer(command)
 
 
 def _commit() -> str:

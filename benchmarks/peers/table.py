@@ -11,7 +11,7 @@ from rich.table import Table
 from benchmarks.peers.engine import Description
 from benchmarks.peers.rounds import Outcome
 from benchmarks.peers.standings import Standing
-from benchmarks.serving.workloads import WORKLOADS
+from benchmarks.serving.workloads import LARGE_WORKLOADS, WORKLOADS
 
 __all__ = ["Comparison", "render", "to_dict"]
 
@@ -48,7 +48,7 @@ def _table(comparison: Comparison) -> Table:
     table = Table("workload", "figure", *engines, "best peer", "ours / best", "in rounds", "aim", "met")
     for column in table.columns[2 : 2 + len(engines)]:
         column.justify = "right"
-    what = {workload.name: workload.what for workload in WORKLOADS}
+    what = {workload.name: workload.what for workload in (*WORKLOADS, *LARGE_WORKLOADS)}
     previous = ""
     for standing in comparison.standings:
         name = standing.aim.workload

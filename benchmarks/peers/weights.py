@@ -21,6 +21,11 @@ class Weights:
         return self.checkpoint.fingerprint
 
     @property
+    def formats(self) -> str:
+        """The types of the tensors in the file."""
+        return ", ".join(sorted(set(self.checkpoint.stored_formats.values())))
+
+    @property
     def gguf(self) -> Path:
         """The file that we serve ourselves."""
         return self.checkpoint.source

@@ -1,10 +1,10 @@
-"""The five workloads that serving is measured with. Greedy, 128 output tokens, end-of-sequence ignored."""
+"""The workloads that serving is measured with: greedy, end-of-sequence ignored."""
 
 from dataclasses import dataclass
 
 from tailrace.bench.workload import Workload
 
-__all__ = ["WORKLOADS", "ServingWorkload"]
+__all__ = ["LARGE_WORKLOADS", "WORKLOADS", "ServingWorkload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +28,10 @@ WORKLOADS = (
     ServingWorkload("W3", "16 streams, prompt 512, 384 shared", 16, 48, 512, shared_prefix_tokens=384),
     ServingWorkload("W4", "32 streams, prompt 128", 32, 64, 128),
     ServingWorkload("W5", "prefill, prompt 1,500", 1, 6, 1500, output_tokens=1),
+)
+
+# For models that take a second for a few tokens: how fast a prompt and a stream are by themselves, then together.
+LARGE_WORKLOADS = (
+    ServingWorkload("L1", "1 stream, prompt 512", 1, 4, 512, output_tokens=64),
+    ServingWorkload("L2", "8 streams, prompt 128", 8, 16, 128, output_tokens=64),
 )

@@ -10,11 +10,12 @@ from tailrace.app import LoadedModel, available_bytes, load_model
 from tailrace.config import EngineConfig
 from tailrace.errors import SetupError
 from tailrace.measure.reads import read_bytes
-from tailrace.measure.report import DecodeReport, ShapeReport, decode_report
-from tailrace.measure.streams import SteadyDecode, Workload, run_workload
+from tailrace.measure.report import ShapeReport, decode_report
+from tailrace.measure.streams import SteadyDecode, Streams, Workload, run_workload
 from tailrace.models.registry import build_program
 from tailrace.ops.load import load_backend, reading_rate
 from tailrace.ops.program import Program
+from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.counted import LoadProgress
 from tailrace.weights.synthetic import SyntheticFormat
 from tailrace.weights.synthetic_checkpoint import packed_bytes, synthetic_checkpoint
@@ -47,37 +48,27 @@ def measure_shape(
     Raises SetupError when there is no such shape, or the memory will not do.
     """
     checkpoint = synthetic_checkpoint(shape.name, shape.weights, shape.seed)
-    if workload.max_model_tokens > checkpoint.config.max_model_tokens:
-        raise SetupError(
-            f"{shape.name} is made for {checkpoint.config.max_model_tokens:,} tokens, prompt and answer together"
-        )
     program = build_program(checkpoint.config)
     bytes_of = packed_bytes(program, shape.weights)
+    _refuse_too_long(checkpoint, workload)
     config = _settled(program, config, workload)
     _refuse_too_large(shape, bytes_of, config)
     say("measuring how fast memory is read")
     rate = _rate(config)
     started_s = time.monotonic()
     model = load_model(checkpoint, config, progress)
-    load_s = time.monotonic() - started_s
+    loaded = _Loaded(shape, program, bytes_of, model, load_s=time.monotonic() - started_s)
     try:
         streams = run_workload(model, config, workload, say)
-        decodes = [_decode_report(one, model, program, bytes_of, rate) for one in streams.decodes]
-        return ShapeReport(
-            name=shape.name,
-            weights=shape.weights,
-            back_end=model.kv_format,
-            num_threads=model.limits.num_threads,
-            parameters=sum(prod(weight.shape) for weight in program.weights.values()),
-            weight_bytes=model.executable.weight_bytes,
-            load_s=load_s,
-            prompt_tokens=workload.prompt_tokens,
-            prefills_ms=[1e3 * prefill_s for prefill_s in streams.prefills_s],
-            read_bytes_per_s=rate,
-            decodes=decodes,
-        )
+        return loaded.report(workload, streams, _better(rate, _rate(config)))
     finally:
         model.executable.close()
+
+
+def _refuse_too_long(checkpoint: Checkpoint, workload: Workload) -> None:
+    most = checkpoint.config.max_model_tokens
+    if workload.max_model_tokens > most:
+        raise SetupError(f"{checkpoint.name} is made for {most:,} tokens, prompt and answer together")
 
 
 def _settled(program: Program, config: EngineConfig, workload: Workload) -> EngineConfig:
@@ -108,9 +99,36 @@ def _rate(config: EngineConfig) -> float | None:
     return reading_rate(config.backend, config.num_threads, _RATE_BYTES)
 
 
-def _decode_report(
-    decode: SteadyDecode, model: LoadedModel, program: Program, bytes_of: Mapping[str, int], rate: float | None
-) -> DecodeReport:
-    kv_bytes_per_token = model.executable.kv_bytes_per_block / model.limits.block_tokens
-    kv_bytes = decode.num_streams * decode.context_tokens * kv_bytes_per_token
-    return decode_report(decode, read_bytes(program, bytes_of, decode.num_streams) + kv_bytes, rate)
+def _better(before: float | None, after: float | None) -> float | None:
+    """Neighbours on the machine slow a try down, and nothing speeds it up."""
+    return None if before is None or after is None else max(before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    shape: Shape
+    program: Program
+    bytes_of: Mapping[str, int]
+    model: LoadedModel
+    load_s: float
+
+    def report(self, workload: Workload, streams: Streams, rate: float | None) -> ShapeReport:
+        return ShapeReport(
+            name=self.shape.name,
+            weights=self.shape.weights,
+            back_end=self.model.kv_format,
+            num_threads=self.model.limits.num_threads,
+            parameters=sum(prod(weight.shape) for weight in self.program.weights.values()),
+            weight_bytes=self.model.executable.weight_bytes,
+            load_s=self.load_s,
+            prompt_tokens=workload.prompt_tokens,
+            prefills_ms=[1e3 * prefill_s for prefill_s in streams.prefills_s],
+            read_bytes_per_s=rate,
+            decodes=[decode_report(decode, self._read_bytes(decode), rate) for decode in streams.decodes],
+        )
+
+    def _read_bytes(self, decode: SteadyDecode) -> float:
+        """What a step reads: the weights that it needs, and all keys and values."""
+        kv_bytes_per_token = self.model.executable.kv_bytes_per_block / self.model.limits.block_tokens
+        kv_bytes = decode.num_streams * decode.context_tokens * kv_bytes_per_token
+        return read_bytes(self.program, self.bytes_of, decode.num_streams) + kv_bytes

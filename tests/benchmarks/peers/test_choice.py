@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.__main__ import engines, parse_arguments, prepare
+from benchmarks.peers.__main__ import chosen_workloads, engines, parse_arguments, prepare
 from benchmarks.peers.engine import Description, EngineUnavailable
+from benchmarks.peers.http_server import HttpServer
+from benchmarks.peers.llamacpp import LlamaCpp
+from benchmarks.peers.ours import Ours
 from benchmarks.peers.vllm_serve import VllmServe
 from benchmarks.peers.weights import Weights
 from benchmarks.peers.workshop import Workshop
@@ -60,7 +63,41 @@ def test_those_chosen_take_part(workshop: Workshop, checkpoint: Checkpoint) -> N
     ]
 
 
-@pytest.mark.parametrize("words", [["--peers", "nobody"], ["--workloads", "W9"]])
+def test_a_file_is_run_by_whoever_runs_it_as_it_is_under_loads_for_large_models(
+    workshop: Workshop, checkpoint: Checkpoint
+) -> None:
+    arguments = parse_arguments(["--model", "large.gguf"])
+    ours, peer = engines(arguments, workshop, checkpoint)
+    assert (ours.name, peer.name) == ("tailrace", "llama.cpp")
+    assert isinstance(ours, Ours)
+    assert isinstance(peer, LlamaCpp)
+    assert (ours.file, peer.file, peer.num_slots) == (Path("large.gguf"), Path("large.gguf"), 8)
+    assert [workload.name for workload in chosen_workloads(arguments)] == ["L1", "L2"]
+
+
+def test_no_path_of_this_machine_is_among_our_flags(workshop: Workshop, checkpoint: Checkpoint) -> None:
+    ours, _ = engines(parse_arguments(["--model", "/some/where/large.gguf"]), workshop, checkpoint)
+    description, runner = ours.prepare()
+    assert description.flags == ""
+    assert isinstance(runner, HttpServer)
+    assert "/some/where/large.gguf" in runner.command.words(80)
+
+
+def test_workloads_can_be_chosen() -> None:
+    assert [one.name for one in chosen_workloads(parse_arguments(["--workloads", "W4", "W1"]))] == ["W1", "W4"]
+    assert [one.name for one in chosen_workloads(parse_arguments([]))] == ["W1", "W2", "W3", "W4", "W5"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--peers", "nobody"],
+        ["--workloads", "W9"],
+        ["--workloads", "L1"],
+        ["--peers", "vllm", "--model", "large.gguf"],
+        ["--workloads", "W1", "--model", "large.gguf"],
+    ],
+)
 def test_a_choice_that_is_none_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_arguments(words)
