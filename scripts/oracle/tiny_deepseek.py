@@ -114,8 +114,9 @@ DEEPSEEK_MODELS: Mapping[str, Tiny] = {
     "deepseek-v32": Tiny(
         "deepseek_v32",
         torch.bfloat16,
-        yarn(1.0, 1.0),
-        # Few heads often leave an index of exactly zero, and ties are anybody's choice.
+        yarn(1.0, 0.707),
+        # Of two heads' indexes every fourth is exactly zero, of four heads' every twentieth, and which of equals are
+        # selected is anybody's choice: 32 leave no ties.
         settings={**OF_V3, **STRETCHED, "index_n_heads": 32, "index_head_dim": 12, "index_topk": 10},
         is_greedy=True,
     ),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
-from tailrace.ops.program import LatentAttention
+from tailrace.ops.program import LatentAttention, SelectPositions
 from tailrace.ops.reference import ReferenceBackend, ReferenceExecutable
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.load import open_checkpoint
@@ -170,6 +170,19 @@ def test_latents_are_normed_with_an_epsilon_of_their_own(name: str) -> None:
         replace(op, eps=checkpoint.config.rms_norm_eps) if isinstance(op, LatentAttention) else op for op in program.ops
     )
     assert_far(ReferenceBackend().load(replace(program, ops=normed), checkpoint.tensors, LIMITS), tiny)
+
+
+def test_an_index_turns_by_the_factor_of_cos_and_sin_too() -> None:
+    """Only the first part of a key turns, so what is selected depends on it."""
+    tiny = TinyModel.read("deepseek-v32")
+    checkpoint = open_checkpoint(str(tiny.directory))
+    program = build_program(checkpoint.config)
+    (scale,) = {op.rope.scale for op in program.ops if isinstance(op, SelectPositions)}
+    assert scale > 1
+    unscaled = tuple(
+        replace(op, rope=replace(op.rope, scale=1.0)) if isinstance(op, SelectPositions) else op for op in program.ops
+    )
+    assert_far(ReferenceBackend().load(replace(program, ops=unscaled), checkpoint.tensors, LIMITS), tiny)
 
 
 def assert_far(executable: ReferenceExecutable, tiny: TinyModel) -> None:
