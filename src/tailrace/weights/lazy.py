@@ -96,7 +96,9 @@ def lazy_tensors(
 
 def _shapes(source: str, config: ModelConfig, mtp: bool) -> dict[str, Shape]:
     if mtp and not config.num_mtp_layers:
-        raise CheckpointError(f"{source}: weights for multi-token prediction are asked for, and the files hold none")
+        raise CheckpointError(
+            f"{source}: multi-token prediction is asked for, and no layer from {config.num_layers} on has its weights"
+        )
     try:
         return expected_shapes(config) | (mtp_shapes(config) if mtp else {})
     except UnsupportedModel as error:
