@@ -13,7 +13,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling oracle lower-bounds clean stale
+.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling oracle tiny-deepseek lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo 'make bench-scaling  how costs grow with waiting and running requests, context and model size'
 	@echo 'make compare        measure other engines beside it, built first   (make compare ARGS=--help)'
 	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
+	@echo 'make tiny-deepseek  train the DeepSeek that comes with the package again (half an hour; Debian, Ubuntu)'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
 	@echo 'make clean          remove all that was built, .venv included'
 
@@ -95,6 +96,11 @@ $(ORACLE): scripts/oracle/requirements.txt | $(CORE)
 oracle: $(CORE) $(ORACLE)
 	model=$$($(BIN)/python -c 'from tailrace.weights import default_model as m; print(m.default_model_path())') && \
 	    $(dir $(ORACLE))bin/python scripts/oracle/generate.py --model "$$model"
+
+# One thread less loads a busy machine less: make tiny-deepseek ARGS="--threads 1".
+tiny-deepseek: $(ORACLE)
+	nice $(dir $(ORACLE))bin/python scripts/tiny_deepseek/train.py $(ARGS)
+	nice $(dir $(ORACLE))bin/python scripts/tiny_deepseek/expected.py
 
 # With a .venv of the oldest Python: for newer ones, the oldest dependencies have no wheels and take long to build.
 lower-bounds: $(DEV)
