@@ -69,24 +69,22 @@ async def _run(model: LoadedModel, config: EngineConfig, workload: Workload, say
     records: list[Record] = []
     client = _Client(start_engine(model, config, emit=records.append, on_failure=lambda: None))
     prompts = [_prompt(model, workload, number) for number in range(workload.num_prompts)]
-    marks_s: list[float] = []
+    sizes = sorted({1, len(prompts)})
+    marks_s: list[float] = []  # when each number of streams began
     try:
         for number, prompt in enumerate(prompts, start=1):
             say(f"prompt {number} of {len(prompts)}, {workload.prompt_tokens} tokens")
             await client.complete([prompt], 1)
-        for batch in (prompts[:1], prompts):
+        for size in sizes:
             marks_s.append(time.monotonic())
-            say(f"streams of {workload.output_tokens} tokens, {len(batch)} at a time")
-            await client.complete(batch, workload.output_tokens)
+            say(f"streams of {workload.output_tokens} tokens, {size} at a time")
+            await client.complete(prompts[:size], workload.output_tokens)
     finally:
         client.engine.close()  # from here on all records are there
-    one_s, all_s = marks_s
+    parts = zip(sizes, pairwise([*marks_s, math.inf]), strict=True)
     return Streams(
-        prefills_s=list(_prefill_s(records, one_s)),
-        decodes=(
-            _steady(_steps(records, one_s, all_s), 1),
-            _steady(_steps(records, all_s, math.inf), len(prompts)),
-        ),
+        prefills_s=list(_prefill_s(records, marks_s[0])),
+        decodes=[_steady(_steps(records, begin_s, end_s), size) for size, (begin_s, end_s) in parts],
     )
 
 

@@ -54,6 +54,16 @@ def test_it_says_what_it_does(outcome: tuple[ShapeReport, list[str]]) -> None:
     ]
 
 
+def test_a_single_stream_is_measured_once() -> None:
+    report, _ = measured(Shape("toy-v2-lite"), Workload(num_prompts=1, prompt_tokens=20, output_tokens=8))
+    assert [decode.num_streams for decode in report.decodes] == [1]
+
+
+def test_a_prompt_and_its_answer_fit_the_model() -> None:
+    with pytest.raises(SetupError, match="toy-v2-lite is made for 4,096 tokens, prompt and answer together"):
+        measured(Shape("toy-v2-lite"), Workload(prompt_tokens=4090))
+
+
 def test_what_the_memory_will_not_hold_is_refused_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "available_bytes", lambda: 8 << 30)
     with pytest.raises(SetupError, match=r"deepseek-v2-lite in int4 needs 10\.\d GB of memory and 8\.6 GB are free: "):
