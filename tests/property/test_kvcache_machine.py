@@ -98,7 +98,7 @@ class CacheMachine(RuleBasedStateMachine):
     def grow(self, life: Life) -> bool:
         block_id = self.cache.grow(life.table)
         if block_id is None:
-            assert self.cache.num_available == self.cache.stats.num_cached == self.cache.stats.num_free == 0
+            assert self.cache.stats.num_cached == self.cache.stats.num_free == 0
             return False
         life.block_ids.append(block_id)
         return True

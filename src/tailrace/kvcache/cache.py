@@ -72,11 +72,6 @@ class KvCache:
             num_evicted=self._num_evicted,
         )
 
-    @property
-    def num_available(self) -> int:
-        """Blocks that no sequence holds."""
-        return self._pool.num_available
-
     def open(self, salt: str) -> BlockTable:
         """An empty table; it holds nothing until `acquire`."""
         return BlockTable(self._namer.root(salt))

@@ -230,17 +230,14 @@ class Scheduler:
                 return
 
     def _fill(self, draft: StepDraft, live: LiveRequest) -> None:
-        """Plan the next tokens of a gap: as many as there is room for, at least one."""
-        count = draft.share_of(live)
-        self._stretch(live, live.num_computed + count)
-        draft.fill(live, min(count, live.num_positions - live.num_computed))
+        """Plan the next tokens of a gap, as far as there are blocks for them, but at least one.
 
-    def _stretch(self, live: LiveRequest, num_positions: int) -> None:
-        """Take blocks up to `num_positions`, but leave those that streams may need. Without a window all are there."""
-        num_wanted = -(-(num_positions - live.num_positions) // self._cache.config.block_tokens)
-        if num_wanted > 0:
-            for _ in range(min(num_wanted, self._cache.num_available - self._spare_blocks())):
-                self._grow(live)
+        Only with a window are blocks still to be taken; what they are more than it reaches comes back after the step.
+        """
+        end = live.num_computed + draft.share_of(live)
+        while live.num_positions < end and self._grow(live):
+            pass
+        draft.fill(live, min(end, live.num_positions) - live.num_computed)
 
     def _start(self, live: LiveRequest, match: PrefixMatch) -> bool:
         blocks = self._cache.acquire(live.table, match, len(live.token_ids), self._spare_blocks())

@@ -127,11 +127,16 @@ def test_long_prompts_beside_each_other_take_what_there_is() -> None:
     assert set(engine.finished.values()) == {FinishReason.LENGTH}
 
 
-def test_a_chunk_leaves_blocks_for_the_streams_beside_it() -> None:
-    engine = engine_with(8, 8, budget_tokens=16)
-    engine.add(make_request("stream", prompt(1, 4), 40))
+def test_a_chunk_costs_the_streams_beside_it_no_block() -> None:
+    """It takes all that there are, and has given back what is more than its window when they need the next."""
+    engine = engine_with(6, 8, budget_tokens=32)
+    engine.add(make_request("stream", prompt(1, 1), 40))
     engine.step()
     engine.add(make_request("long", prompt(2, 200), 2))
+    planned = engine.plan()
+    assert planned is not None
+    assert engine.cache.stats.num_used == 6
+    engine.commit(engine.runner.run(planned))
     finish(engine)
     assert engine.scheduler.stats.num_preempted_total == 0
 
