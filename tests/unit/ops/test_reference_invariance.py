@@ -1,6 +1,7 @@
 """Every architecture on the reference: a row has the same bits in any chunks, blocks and company."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ def load(config: ModelConfig) -> ReferenceExecutable:
     return ReferenceBackend().load(build_program(config), random_weights(config), LIMITS)
 
 
+@cache
 def whole(config: ModelConfig) -> NDArray[np.float32]:
     return teacher_forced(load(config), LIMITS, random_ids(config, NUM_TOKENS), chunk_tokens=NUM_TOKENS)
 
