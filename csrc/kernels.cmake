@@ -14,7 +14,7 @@ endif()
 add_compile_options(-Wall -Wextra -ffp-contract=off)
 
 set(CSRC ${CMAKE_CURRENT_LIST_DIR})
-set(ALL_KERNELS attention ceiling embed gemm_float gemm_quantized index latent rope rows select table vocabulary)
+set(ALL_KERNELS attention ceiling embed gemm_float gemm_quantized index latent rope routing rows select table vocabulary)
 
 # kernels(<instruction set> <sources> <flags>...): the same sources in a namespace of their own.
 function(kernels isa sources)

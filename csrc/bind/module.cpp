@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "bind/builder.h"
+#include "bind/experts.h"
 #include "bind/index.h"
 #include "program/ceilings.h"
 #include "program/program.h"
@@ -294,6 +295,7 @@ NB_MODULE(_native, module) {
 
     bind_builder(module);
     bind_index(module);
+    bind_experts(module);
 }
 
 }  // namespace tailrace

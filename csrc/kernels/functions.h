@@ -20,6 +20,9 @@ void attention(const AttentionTask& task);
 void store_latent(KvFormat format, const float* key, int latent_dim, int key_dim, int lane, uint8_t* tile);
 void latent_attention(const LatentTask& task);
 void index_scores(const IndexTask& task);
+void route(const Routing& routing, const float* logits, const float* bias, float* scratch, int32_t* experts,
+           float* weights);
+void add_scaled(const float* x, float scale, int n, float* out);
 int arg_max(const float* x, int n);
 int top(const float* x, int n, int count, int32_t* ids);
 int collect(const float* x, int n, float least, float below, int32_t* ids);

@@ -106,6 +106,22 @@ struct IndexTask {
     void* scratch;          // index_scratch_bytes
 };
 
+// How a row of router logits chooses experts (tailrace.ops.program.Routing).
+struct Routing {
+    int num_experts;
+    int top_k;
+    bool is_sigmoid;  // else softmax
+    int num_groups;
+    int top_groups;
+    bool is_ranked_by_two;  // groups, by their two best; else by their best
+    bool is_normalized;
+    float scale;
+};
+
+constexpr size_t routing_scratch_floats(const Routing& routing) {
+    return 2 * static_cast<size_t>(routing.num_experts) + 2 * static_cast<size_t>(routing.num_groups);
+}
+
 constexpr int kKeyBlock = 64;                   // positions whose keys a query row meets at once
 constexpr int kAttentionRows = 64;              // query rows of a task at most
 constexpr size_t kAttentionWeightBytes = 1536;  // of the rows that meet a key block together
@@ -153,6 +169,12 @@ struct Kernels {
     void (*latent_attention)(const LatentTask& task);
     // score = sum over heads of head_weight * max(0, q . key), in ascending order of the heads.
     void (*index_scores)(const IndexTask& task);
+
+    // Chooses top_k different experts, whatever the logits [num_experts] are; puts them in ascending order, and what
+    // each counts. `bias` [num_experts] or null; `scratch`: routing_scratch_floats.
+    void (*route)(const Routing& routing, const float* logits, const float* bias, float* scratch, int32_t* experts,
+                  float* weights);
+    void (*add_scaled)(const float* x, float scale, int n, float* out);  // out += scale * x
 
     int (*arg_max)(const float* x, int n);                       // the lowest index among equals
     int (*top)(const float* x, int n, int count, int32_t* ids);  // the `count` largest, the lower index among equals

@@ -687,6 +687,76 @@ Values shares(const Kernels& kernels) {
     return values;
 }
 
+// --- experts -------------------------------------------------------------------------------------------------------
+
+constexpr Routing kRoutings[] = {
+    {.num_experts = 64, .top_k = 6, .is_sigmoid = false, .num_groups = 1, .top_groups = 1, .scale = 1.0f},
+    {.num_experts = 45, .top_k = 3, .is_sigmoid = false, .num_groups = 9, .top_groups = 2, .scale = 16.0f},
+    {.num_experts = 256,
+     .top_k = 8,
+     .is_sigmoid = true,
+     .num_groups = 8,
+     .top_groups = 4,
+     .is_ranked_by_two = true,
+     .is_normalized = true,
+     .scale = 2.5f},
+    {.num_experts = 6,
+     .top_k = 4,
+     .is_sigmoid = true,
+     .num_groups = 3,
+     .top_groups = 2,
+     .is_ranked_by_two = true,
+     .scale = 1.0f},
+    {.num_experts = 1, .top_k = 1, .is_sigmoid = false, .num_groups = 1, .top_groups = 1, .scale = 1.0f},
+};
+
+// Eighths from -8 to 8, so that ranks are equal or differ by more than rounding.
+std::vector<float> router_logits(Random& random, int count) {
+    std::vector<float> logits(count);
+    for (float& logit : logits) logit = static_cast<float>(random.whole(-64, 64)) / 8.0f;
+    return logits;
+}
+
+template <class Append>
+void each_routing(const Kernels& kernels, const Append& append) {
+    Random random;
+    for (const Routing& routing : kRoutings) {
+        std::vector<float> scratch(routing_scratch_floats(routing)), weights(routing.top_k);
+        std::vector<int32_t> experts(routing.top_k);
+        for (int i = 0; i < 50; ++i) {
+            const std::vector<float> logits = router_logits(random, routing.num_experts);
+            const std::vector<float> bias = router_logits(random, routing.num_experts);
+            kernels.route(routing, logits.data(), i % 2 == 0 ? bias.data() : nullptr, scratch.data(), experts.data(),
+                          weights.data());
+            append(experts, weights);
+        }
+    }
+}
+
+Values chosen_experts(const Kernels& kernels) {
+    Values values;
+    each_routing(kernels, [&](const auto& experts, const auto&) { append(values, experts); });
+    return values;
+}
+
+Values expert_weights(const Kernels& kernels) {
+    Values values;
+    each_routing(kernels, [&](const auto&, const auto& weights) { append(values, weights); });
+    return values;
+}
+
+Values add_scaled(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int size : kSizes) {
+        const std::vector<float> x = random.reals(size);
+        std::vector<float> out = random.reals(size);
+        kernels.add_scaled(x.data(), 0.3f, size, out.data());
+        append(values, out);
+    }
+    return values;
+}
+
 // --- the comparison ------------------------------------------------------------------------------------------------
 
 struct Check {
@@ -753,6 +823,9 @@ constexpr Check kChecks[] = {
     {"index ranges bf16", index_ranges<KvFormat::kBf16>, 0.0},
     {"index ranges int8", index_ranges<KvFormat::kInt8>, 0.0},
     {"choices", choices, 0.0},
+    {"chosen experts", chosen_experts, 0.0},
+    {"expert weights", expert_weights, 1e-5},
+    {"add_scaled", add_scaled, 1e-6},
     {"selections", selections, 0.0},
     {"shares", shares, 1e-5},
 };

@@ -164,3 +164,33 @@ class IndexBuilder:
         top_k: int,
         out: int,
     ) -> None: ...
+
+_Places = tuple[int | None, _Codes | None]  # of rows in floats, and in codes
+
+class ExpertPlan:
+    def __init__(self) -> None: ...
+
+class ExpertLoad:
+    def __init__(self, num_experts: int) -> None: ...
+    @property
+    def num_rows(self) -> list[int]: ...
+
+class MixtureBuilder:
+    def __init__(
+        self,
+        builder: Builder,
+        plan: ExpertPlan,
+        samples: bool,
+        num_experts: int,
+        top_k: int,
+        sigmoid: bool,
+        num_groups: int,
+        top_groups: int,
+        ranked_by_two: bool,
+        normalized: bool,
+        scale: float,
+    ) -> None: ...
+    def route(self, logits: int, bias: int | None, load: ExpertLoad) -> None: ...
+    def dispatch(self, cols: int, x: _Places, out: _Places) -> None: ...
+    def gated(self, x: _Places, places: _Places, gates: Sequence[int], ups: Sequence[int], out: _Places) -> None: ...
+    def down(self, x: _Places, downs: Sequence[int], residual: int, out: int) -> None: ...

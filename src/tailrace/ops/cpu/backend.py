@@ -13,10 +13,10 @@ from tailrace.ops.api import MAX_TOP_LOGPROBS, KvFormat, Limits, SampleOutputs, 
 from tailrace.ops.cpu.activations import ActivationMemory
 from tailrace.ops.cpu.lowering import lower, matrices_of
 from tailrace.ops.cpu.recorder import Recorder
-from tailrace.ops.cpu.stages import Buffer, GatedStage, Stage
+from tailrace.ops.cpu.stages import Buffer, ExpertGatedStage, GatedStage, Stage
 from tailrace.ops.cpu.store import WeightStore
 from tailrace.ops.packed import PackedTensor
-from tailrace.ops.program import Embed, Program
+from tailrace.ops.program import Embed, Experts, Program
 
 __all__ = [
     "ISA_VARIABLE",
@@ -116,14 +116,18 @@ class CpuExecutable:
             private_bytes=memory.private_bytes,
         )
         for stage in stages:
-            if isinstance(stage, GatedStage):  # before any stage takes its tiles
-                store.packed.interleave(store.id_of(stage.gate), store.id_of(stage.up))
+            match stage:
+                case GatedStage(gate=gate, up=up) | ExpertGatedStage(op=Experts(gate=gate, up=up)):
+                    store.interleave(gate, up)
+                case _:
+                    pass
         recorder = Recorder(_native.Builder(native), store, memory)
         for stage in stages:
             recorder.record(stage)
         embeddings = min((op.table.shape[0] for op in program.ops if isinstance(op, Embed)), default=0)
         native.finish(memory.shared[Buffer(program.logits, "float")], program.logits.cols, embeddings)
         self._stages = stages
+        self._expert_loads = recorder.experts.loads
         self._weight_bytes = store.packed.num_bytes
         self._kv_bytes_per_block = native.block_bytes
         self._native: _native.Program | None = native
@@ -145,6 +149,11 @@ class CpuExecutable:
     @property
     def weight_bytes(self) -> int:
         return self._weight_bytes
+
+    @property
+    def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:
+        """Of each mixture of experts, in order, how many rows each expert has computed. May be read at any time."""
+        return self._expert_loads.read()
 
     @property
     def shared_reads(self) -> int:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tailrace.ops.cpu.expert_lowering import expert_input_forms, lower_experts
 from tailrace.ops.cpu.stages import (
     AnglesStage,
     AttentionStage,
@@ -25,6 +26,7 @@ from tailrace.ops.cpu.stages import (
     SelectStage,
     Stage,
     SwiGluStage,
+    input_form,
 )
 from tailrace.ops.packed import GROUP
 from tailrace.ops.program import (
@@ -40,6 +42,7 @@ from tailrace.ops.program import (
     RmsNorm,
     RopeAndStore,
     RopeSpec,
+    Rows,
     SelectPositions,
     SwiGlu,
     Tensor,
@@ -74,6 +77,7 @@ class _Lowering:
         self._formats = formats
         self._forms: dict[int, set[Form]] = {}
         self._num_readers = Counter[int]()
+        self._num_tensors = program.num_tensors
         self._angles: dict[RopeSpec, Buffer] = {}
         for tensor, form in self._uses():
             self._forms.setdefault(tensor.index, set()).add(form)
@@ -121,11 +125,14 @@ class _Lowering:
                     yield q, "float"
                 case SelectPositions(q=q, k=k, head_weights=head_weights):
                     yield from ((tensor, "float") for tensor in (q, k, head_weights))
+                case Experts(x=x, logits=logits, residual=residual):
+                    yield from ((x, form) for form in expert_input_forms(op, self._formats))
+                    yield from ((tensor, "float") for tensor in (logits, residual))
                 case Embed():
                     pass
 
     def _input_form(self, weight: Weight) -> Form:
-        return "int8" if self._formats[weight.name].startswith("q") else "float"
+        return input_form(self._formats[weight.name])
 
     def _lower(self, op: Op) -> Iterator[Stage]:
         out = Buffer(op.out, "float")
@@ -155,6 +162,8 @@ class _Lowering:
                 yield AttentionStage(Buffer(q, "float"), op, out, None)
             case SelectPositions():
                 yield from self._select(op, out)
+            case Experts():
+                yield from lower_experts(op, self._formats, self._new_tensor)
             case GatherRows(x=x):
                 yield GatherStage(Buffer(x, "float"), out)
 
@@ -186,10 +195,13 @@ class _Lowering:
     def _missing_angles(self, rope: RopeSpec) -> Iterator[AnglesStage]:
         """What computes the angles of a rope, unless an op before has asked for them."""
         if _kept_with(rope) not in self._angles:
-            index = self._program.num_tensors + len(self._angles)
-            angles = Buffer(Tensor(index, "tokens", 2 * len(rope.inv_freq)), "float")
+            angles = Buffer(self._new_tensor("tokens", 2 * len(rope.inv_freq)), "float")
             self._angles[_kept_with(rope)] = angles
             yield AnglesStage(rope, angles)
+
+    def _new_tensor(self, rows: Rows, cols: int) -> Tensor:
+        self._num_tensors += 1
+        return Tensor(self._num_tensors - 1, rows, cols)
 
 
 def _kept_with(rope: RopeSpec) -> RopeSpec:

@@ -2,12 +2,16 @@
 
 from tailrace.ops import _native
 from tailrace.ops.cpu.activations import ActivationMemory, Codes
+from tailrace.ops.cpu.expert_recorder import ExpertRecorder
 from tailrace.ops.cpu.index_recorder import IndexRecorder
 from tailrace.ops.cpu.stages import (
     AnglesStage,
     AttentionStage,
     Buffer,
+    DispatchStage,
     EmbedStage,
+    ExpertDownStage,
+    ExpertGatedStage,
     GatedStage,
     GatherStage,
     GemmStage,
@@ -17,6 +21,7 @@ from tailrace.ops.cpu.stages import (
     NormStage,
     QuantizeStage,
     RopeStage,
+    RouteStage,
     SelectStage,
     Stage,
     SwiGluStage,
@@ -35,6 +40,7 @@ class Recorder:
         self._memory = memory
         self._offsets = memory.shared
         self._index = IndexRecorder(builder, store, memory.shared)
+        self.experts = ExpertRecorder(builder, store, memory)
 
     def record(self, stage: Stage) -> None:
         match stage:
@@ -54,6 +60,8 @@ class Recorder:
                 self._index.record(stage)
             case AnglesStage(rope=rope, out=out):
                 self._builder.angles(list(rope.inv_freq), rope.scale, self._offsets[out])
+            case RouteStage() | DispatchStage() | ExpertGatedStage() | ExpertDownStage():
+                self.experts.record(stage)
             case _:
                 self._record_rows(stage)
 

@@ -1,16 +1,19 @@
 """The stages that the CPU back end runs, and the buffers between them. Plain data: shapes and names, no arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from tailrace.ops.program import PagedAttention, RopeAndStore, RopeSpec, SelectPositions, Tensor, Weight
+from tailrace.ops.program import Experts, PagedAttention, RopeAndStore, RopeSpec, SelectPositions, Tensor, Weight
 
 __all__ = [
     "AnglesStage",
     "AttentionStage",
     "Buffer",
+    "DispatchStage",
     "EmbedStage",
+    "ExpertDownStage",
+    "ExpertGatedStage",
     "Form",
     "GatedStage",
     "GatherStage",
@@ -22,15 +25,23 @@ __all__ = [
     "NormStage",
     "QuantizeStage",
     "RopeStage",
+    "RouteStage",
+    "RowForms",
     "SelectStage",
     "Stage",
     "SwiGluStage",
     "buffers_of",
+    "input_form",
     "lifetimes_of",
 ]
 
 Form = Literal["float", "int8"]
 KernelFormat = Literal["f32", "f16", "bf16", "q8", "q4", "q8 wide", "q4 wide"]  # wide: scales in float32
+
+
+def input_form(weights: KernelFormat) -> Form:
+    """The form in which weights of this format want their input."""
+    return "int8" if weights.startswith("q") else "float"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,18 @@ class Buffer:
 
     tensor: Tensor
     form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class RowForms:
+    """The forms of one tensor that the matrices it meets want: floats, codes, or both."""
+
+    floats: Buffer | None
+    codes: Buffer | None
+
+    @classmethod
+    def of(cls, tensor: Tensor, forms: Set[Form]) -> "RowForms":
+        return cls(*(Buffer(tensor, form) if form in forms else None for form in ("float", "int8")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +193,43 @@ class GatherStage:
     out: Buffer
 
 
+@dataclass(frozen=True, slots=True)
+class RouteStage:
+    """Each row chooses its experts, and the choices are sorted by expert. Each gives its row a place."""
+
+    op: Experts
+    logits: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchStage:
+    """Rows are copied to their places: `out` has room for top_k of each, side by side as one wider tensor."""
+
+    op: Experts
+    x: RowForms
+    out: RowForms
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertGatedStage:
+    """silu(gate_e x) * (up_e x) of each place; where rows are few, they are read from `x` themselves."""
+
+    op: Experts
+    x: RowForms
+    places: RowForms
+    out: RowForms
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertDownStage:
+    """residual + weight_e * (down_e x) over the places of each row."""
+
+    op: Experts
+    x: RowForms
+    residual: Buffer
+    out: Buffer
+
+
 Stage = (
     EmbedStage
     | NormStage
@@ -185,13 +245,18 @@ Stage = (
     | IndexScoreStage
     | SelectStage
     | GatherStage
+    | RouteStage
+    | DispatchStage
+    | ExpertGatedStage
+    | ExpertDownStage
 )
 
 
 def buffers_of(stage: Stage) -> tuple[Buffer, ...]:
     """Every buffer a stage reads or writes."""
-    values = (getattr(stage, field.name) for field in fields(stage))
-    return tuple(value for value in values if isinstance(value, Buffer))
+    values = [getattr(stage, field.name) for field in fields(stage)]
+    forms = [form for value in values if isinstance(value, RowForms) for form in (value.floats, value.codes)]
+    return tuple(value for value in (*values, *forms) if isinstance(value, Buffer))
 
 
 def lifetimes_of(stages: Sequence[Stage]) -> dict[Buffer, tuple[int, int]]:

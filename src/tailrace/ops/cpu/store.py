@@ -43,6 +43,12 @@ class WeightStore:
         """The matrices that the weight's rows were cut into."""
         return self._ids[weight.name]
 
+    def interleave(self, gate: Weight, up: Weight) -> None:
+        """Let who reads both read one stream, if they have one format. Before any stage takes their tiles."""
+        if self.formats[gate.name] == self.formats[up.name]:
+            for pair in zip(self.ids_of(gate), self.ids_of(up), strict=True):
+                self.packed.interleave(*pair)
+
     def bias(self, weights: Sequence[Weight], biases: Sequence[Weight | None]) -> int | None:
         """The biases side by side as one new vector, zeros where a weight has none."""
         if all(bias is None for bias in biases):
