@@ -2,7 +2,7 @@
 
 import contextlib
 import mmap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,15 @@ class MappedFile:
         """Map every page now, where the system can: a speed-up for a reader of the whole file, never needed."""
         with contextlib.suppress(OSError, ValueError):
             self.mapping.madvise(_POPULATE_READ)
+
+    @contextlib.contextmanager
+    def looked_at_here_and_there(self) -> Iterator[None]:
+        """Meanwhile the system reads the pages that are looked at, and none around them."""
+        self.mapping.madvise(mmap.MADV_RANDOM)
+        try:
+            yield
+        finally:
+            self.mapping.madvise(mmap.MADV_NORMAL)
 
     def release(self, span: Span | None = None) -> None:
         """Take pages out of this process's memory, all or those wholly inside `span`; a later look reads the file."""

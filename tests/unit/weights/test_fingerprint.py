@@ -9,6 +9,7 @@ from tailrace.weights import fingerprint as module
 from tailrace.weights.gguf import read_gguf
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
+from tests.support.resident import resident_kib
 from tests.unit.weights.model_files import write_directory, write_gguf
 
 
@@ -75,6 +76,18 @@ def test_a_large_file_is_sampled_at_both_ends_of_every_tensor(path: Path, place:
         flip_byte(path, place(*span))
         seen.append(open_gguf(path).fingerprint)
     assert len(set(seen)) == 1 + len(spans)
+
+
+@pytest.mark.parametrize(("num_tensors", "sample_bytes"), [(0, 1 << 16), (300, 1 << 16), (8192, 8192), (1 << 20, 1024)])
+def test_of_many_tensors_less_of_each_is_looked_at(num_tensors: int, sample_bytes: int) -> None:
+    assert module._sample_bytes(num_tensors) == sample_bytes
+
+
+@pytest.mark.usefixtures("sampling")
+def test_what_was_sampled_leaves_memory(path: Path) -> None:
+    checkpoint = open_gguf(path)
+    assert checkpoint.fingerprint
+    assert resident_kib(path) == 0
 
 
 @pytest.mark.usefixtures("sampling")
