@@ -13,6 +13,7 @@
 #include "bind/builder.h"
 #include "bind/experts.h"
 #include "bind/index.h"
+#include "bind/latent.h"
 #include "program/ceilings.h"
 #include "program/program.h"
 
@@ -296,6 +297,7 @@ NB_MODULE(_native, module) {
     bind_builder(module);
     bind_index(module);
     bind_experts(module);
+    bind_latent(module);
 }
 
 }  // namespace tailrace

@@ -20,7 +20,7 @@ from tailrace.ops.cpu.backend import CpuBackend, CpuExecutable, supported_isas
 from tailrace.ops.packed import PackedTensor, from_float32, quantize_int4, quantize_int8
 from tailrace.ops.reference import ReferenceBackend
 from tests.support.steps import Part, block_tables, limits, step, teacher_forced
-from tests.support.tiny import CONFIGS, Pack, bfloat16, float16, random_ids, random_weights
+from tests.support.tiny import CONFIGS, DEEPSEEK_CONFIGS, Pack, bfloat16, float16, random_ids, random_weights
 
 LIMITS = replace(limits(max_tokens=160, max_model_tokens=160, block_tokens=16), num_threads=2)
 NUM_TOKENS = 150  # more than two key blocks of attention
@@ -47,6 +47,15 @@ PACKS: dict[str, Pack] = {
 # Of the root mean square of the logits. Quantised weights are multiplied with quantised activations.
 TOLERANCE = {"f32": 1e-5, "f16": 1e-5, "bf16": 1e-5, "int8": 0.03, "int4": 0.03, "int8 wide": 0.03, "int4 wide": 0.03}
 KV_TOLERANCE: dict[KvFormat, float] = {"bf16": 0.01, "int8": 0.025}
+
+LATENTS = {
+    "latent": DEEPSEEK_CONFIGS["latent"],
+    "latent, odd sizes": DEEPSEEK_CONFIGS["latent, odd sizes"],
+    "latent, more heads than attend together": replace(DEEPSEEK_CONFIGS["latent"], num_heads=70),
+}
+MODELS = CONFIGS | LATENTS | {"latent, selected": replace(DEEPSEEK_CONFIGS["sparse"], mixture=None)}
+# One for each kind of cache, and of attention to it.
+ATTENDING = ("normed, three to a head", "windowed, half turned", "latent", "latent, selected")
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "reference": ReferenceBackend,
@@ -90,19 +99,19 @@ def logits_of(
         return teacher_forced(executable, LIMITS, random_ids(config, NUM_TOKENS), chunk_tokens=chunk_tokens)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_the_reference(backend: Backend, name: str) -> None:
-    expected = logits_of(ReferenceBackend(), CONFIGS[name])
+    expected = logits_of(ReferenceBackend(), MODELS[name])
 
-    assert error(logits_of(backend, CONFIGS[name]), expected) < TOLERANCE["f32"]
+    assert error(logits_of(backend, MODELS[name]), expected) < TOLERANCE["f32"]
 
 
+@pytest.mark.parametrize("model", ["tied, interleaved", "latent"])
 @pytest.mark.parametrize("name", PACKS)
-def test_every_weight_format_is_multiplied(backend: Backend, name: str) -> None:
-    config = CONFIGS["tied, interleaved"]
-    expected = logits_of(ReferenceBackend(), config, PACKS[name])
+def test_every_weight_format_is_multiplied(backend: Backend, name: str, model: str) -> None:
+    expected = logits_of(ReferenceBackend(), MODELS[model], PACKS[name])
 
-    assert error(logits_of(backend, config, PACKS[name]), expected) < TOLERANCE[name]
+    assert error(logits_of(backend, MODELS[model], PACKS[name]), expected) < TOLERANCE[name]
 
 
 def test_formats_may_differ_within_one_linear(backend: Backend) -> None:
@@ -124,21 +133,24 @@ def test_formats_may_differ_within_one_linear(backend: Backend) -> None:
     assert error(results[1], results[0]) < TOLERANCE["int8"]
 
 
+@pytest.mark.parametrize("model", ATTENDING[1:])
 @pytest.mark.parametrize("name", ["f32", "int4", "int8"])
 @settings(max_examples=6, deadline=None)
 @given(chunk_tokens=st.integers(1, 70))
-def test_chunks_do_not_change_a_bit(name: str, chunk_tokens: int) -> None:
+def test_chunks_do_not_change_a_bit(name: str, model: str, chunk_tokens: int) -> None:
+    config = MODELS[model]
     for make in BACKENDS.values():
-        with loaded(make(), CONFIGS["windowed, half turned"], PACKS[name]) as executable:
-            ids = random_ids(CONFIGS["plain"], NUM_TOKENS)
+        with loaded(make(), config, PACKS[name]) as executable:
+            ids = random_ids(config, NUM_TOKENS)
             whole = teacher_forced(executable, LIMITS, ids, chunk_tokens=NUM_TOKENS)
             chunked = teacher_forced(executable, LIMITS, ids, chunk_tokens=chunk_tokens, slot=2)
 
         assert np.array_equal(chunked, whole)
 
 
-def test_other_sequences_do_not_change_a_bit(any_backend: Backend) -> None:
-    config = CONFIGS["normed, three to a head"]
+@pytest.mark.parametrize("name", ATTENDING)
+def test_other_sequences_do_not_change_a_bit(any_backend: Backend, name: str) -> None:
+    config = MODELS[name]
     ids, others = random_ids(config, 90), random_ids(config, 90, seed=2)
     with loaded(any_backend, config, quantize_int8) as executable:
         alone = teacher_forced(executable, LIMITS, ids, chunk_tokens=90, slot=3).copy()
@@ -150,8 +162,24 @@ def test_other_sequences_do_not_change_a_bit(any_backend: Backend) -> None:
         assert np.array_equal(mixed[20:60], alone[50:])
 
 
-def test_a_copied_block_continues_like_its_source(any_backend: Backend) -> None:
-    config = CONFIGS["plain"]
+@pytest.mark.parametrize("name", ["latent", "latent, selected"])
+@pytest.mark.parametrize("isa", supported_isas())
+def test_the_number_of_threads_does_not_change_a_bit(isa: str, name: str) -> None:
+    """How work is cut, by heads too, follows from it."""
+    config, ids = MODELS[name], random_ids(MODELS[name], 140)
+    results = []
+    for num_threads in (1, 2, 5):
+        with loaded(CpuBackend(isa), config, quantize_int8, replace(LIMITS, num_threads=num_threads)) as executable:
+            executable.logits(step(LIMITS, Part(0, 0, ids[:130])))
+            results.append(executable.logits(step(LIMITS, Part(0, 130, ids[130:131]), Part(1, 0, ids[:40]))).copy())
+
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_a_copied_block_continues_like_its_source(any_backend: Backend, name: str) -> None:
+    config = MODELS[name]
     ids = random_ids(config, 30)
     with loaded(any_backend, config) as executable:
         whole = teacher_forced(executable, LIMITS, ids, chunk_tokens=30).copy()
@@ -163,9 +191,10 @@ def test_a_copied_block_continues_like_its_source(any_backend: Backend) -> None:
         assert np.array_equal(continued, whole[21:])
 
 
-def test_what_a_block_held_before_does_not_matter(any_backend: Backend) -> None:
+@pytest.mark.parametrize("name", ATTENDING)
+def test_what_a_block_held_before_does_not_matter(any_backend: Backend, name: str) -> None:
     """Not even values that are no numbers: rows that were never written for this sequence add nothing."""
-    config = CONFIGS["plain"]
+    config = MODELS[name]
     weights = random_weights(config)
     embed = weights["embed"].values.copy()
     embed[0] = np.nan
@@ -203,22 +232,22 @@ def test_a_step_beyond_the_limits_is_refused(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("kv_format", KV_TOLERANCE)
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", CONFIGS | LATENTS)
 def test_narrow_caches_stay_close(name: str, kv_format: KvFormat) -> None:
-    expected = logits_of(ReferenceBackend(), CONFIGS[name])
+    expected = logits_of(ReferenceBackend(), MODELS[name])
 
     for isa in supported_isas():
-        assert error(logits_of(CpuBackend(isa, kv_format), CONFIGS[name]), expected) < KV_TOLERANCE[kv_format]
+        assert error(logits_of(CpuBackend(isa, kv_format), MODELS[name]), expected) < KV_TOLERANCE[kv_format]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [name for name, config in MODELS.items() if config.num_heads < 64])
 @pytest.mark.parametrize("isa", supported_isas())
 @pytest.mark.parametrize("kv_format", get_args(KvFormat))
 def test_blocks_that_sequences_share_are_read_together_to_the_same_bits(
     kv_format: KvFormat, isa: str, name: str
 ) -> None:
     """Eight sequences decode behind two prefixes: once from the same blocks, once each from blocks of its own."""
-    config, decoding = CONFIGS[name], (Family(96, 4), Family(130, 4))
+    config, decoding = MODELS[name], (Family(96, 4), Family(130, 4))
     with loaded(CpuBackend(isa, kv_format), config, quantize_int8, SHARED_LIMITS) as executable:
         assert isinstance(executable, CpuExecutable)
         apart = decode_families(executable, config, decoding, is_shared=False)

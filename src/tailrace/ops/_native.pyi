@@ -194,3 +194,34 @@ class MixtureBuilder:
     def dispatch(self, cols: int, x: _Places, out: _Places) -> None: ...
     def gated(self, x: _Places, places: _Places, gates: Sequence[int], ups: Sequence[int], out: _Places) -> None: ...
     def down(self, x: _Places, downs: Sequence[int], residual: int, out: int) -> None: ...
+
+class LatentBuilder:
+    def __init__(self, builder: Builder) -> None: ...
+    def store(
+        self,
+        q: int,
+        latent: int,
+        angles: int,
+        rotary_dim: int,
+        interleaved: bool,
+        cache: int,
+        num_heads: int,
+        plain_dim: int,
+        latent_dim: int,
+        norm: int,
+        eps: float,
+        queries: int,
+        plain: _Codes | None,
+    ) -> None: ...
+    def attention(
+        self,
+        queries: int,
+        cache: int,
+        num_heads: int,
+        latent_dim: int,
+        scale: float,
+        selection: int | None,
+        top_k: int,
+        out: int,
+        quantized: _Codes | None,
+    ) -> None: ...

@@ -11,6 +11,7 @@ from tailrace.errors import EngineError, SetupError
 from tailrace.ops import _native
 from tailrace.ops.api import MAX_TOP_LOGPROBS, KvFormat, Limits, SampleOutputs, SamplingInputs, StepInputs
 from tailrace.ops.cpu.activations import ActivationMemory
+from tailrace.ops.cpu.latent import padded_caches
 from tailrace.ops.cpu.lowering import lower, matrices_of
 from tailrace.ops.cpu.recorder import Recorder
 from tailrace.ops.cpu.stages import Buffer, ExpertGatedStage, GatedStage, Stage
@@ -70,7 +71,7 @@ class CpuBackend:
     def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
         tile_bytes = sum(
             (2 if cache.has_values else 1) * cache.num_kv_heads * _native.kv_tile_bytes(self.kv_format, cache.head_dim)
-            for cache in program.caches
+            for cache in padded_caches(program)
         )
         return tile_bytes * block_tokens // _native.TILE_TOKENS
 
@@ -110,7 +111,7 @@ class CpuExecutable:
             num_blocks=limits.num_blocks,
             block_tokens=limits.block_tokens,
             num_threads=limits.num_threads,
-            caches=[(cache.num_kv_heads, cache.head_dim, cache.has_values) for cache in program.caches],
+            caches=[(cache.num_kv_heads, cache.head_dim, cache.has_values) for cache in padded_caches(program)],
             kv_format=kv_format,
             activation_bytes=memory.shared_bytes,
             private_bytes=memory.private_bytes,

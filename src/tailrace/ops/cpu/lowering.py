@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tailrace.ops.cpu.expert_lowering import expert_input_forms, lower_experts
+from tailrace.ops.cpu.latent import lower_latent_attention
 from tailrace.ops.cpu.stages import (
     AnglesStage,
     AttentionStage,
@@ -117,12 +118,10 @@ class _Lowering:
                     yield from ((x, self._input_form(weight)) for weight in weights)
                     if residual is not None:
                         yield residual, "float"
-                case RmsNorm(x=x) | SwiGlu(x=x) | GatherRows(x=x):
+                case RmsNorm(x=x) | SwiGlu(x=x) | GatherRows(x=x) | RopeAndStore(qkv=x) | PagedAttention(q=x):
                     yield x, "float"
-                case RopeAndStore(qkv=qkv):
-                    yield qkv, "float"
-                case PagedAttention(q=q):
-                    yield q, "float"
+                case LatentAttention(q=q, latent=latent):
+                    yield from ((tensor, "float") for tensor in (q, latent))
                 case SelectPositions(q=q, k=k, head_weights=head_weights):
                     yield from ((tensor, "float") for tensor in (q, k, head_weights))
                 case Experts(x=x, logits=logits, residual=residual):
@@ -160,6 +159,10 @@ class _Lowering:
                 yield RopeStage(Buffer(qkv, "float"), self._angles[_kept_with(rope)], op, out)
             case PagedAttention(q=q):
                 yield AttentionStage(Buffer(q, "float"), op, out, None)
+            case LatentAttention(rope=rope, k_b=k_b, v_b=v_b):
+                yield from self._missing_angles(rope)
+                forms = self._input_form(k_b), self._input_form(v_b)
+                yield from lower_latent_attention(op, self._angles[_kept_with(rope)], forms, self._new_tensor)
             case SelectPositions():
                 yield from self._select(op, out)
             case Experts():

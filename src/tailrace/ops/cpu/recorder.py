@@ -4,6 +4,7 @@ from tailrace.ops import _native
 from tailrace.ops.cpu.activations import ActivationMemory, Codes
 from tailrace.ops.cpu.expert_recorder import ExpertRecorder
 from tailrace.ops.cpu.index_recorder import IndexRecorder
+from tailrace.ops.cpu.latent_recorder import LatentRecorder
 from tailrace.ops.cpu.stages import (
     AnglesStage,
     AttentionStage,
@@ -18,6 +19,8 @@ from tailrace.ops.cpu.stages import (
     HeadGemmStage,
     IndexKeyStage,
     IndexScoreStage,
+    LatentAttentionStage,
+    LatentStoreStage,
     NormStage,
     QuantizeStage,
     RopeStage,
@@ -41,6 +44,7 @@ class Recorder:
         self._offsets = memory.shared
         self._index = IndexRecorder(builder, store, memory.shared)
         self.experts = ExpertRecorder(builder, store, memory)
+        self._latent = LatentRecorder(builder, store, memory)
 
     def record(self, stage: Stage) -> None:
         match stage:
@@ -48,14 +52,14 @@ class Recorder:
                 self._builder.embed(self._store.id_of(table), self._offsets[out])
             case GemmStage():
                 self._gemm(stage)
-            case HeadGemmStage():
-                self._head_gemm(stage)
             case GatedStage():
                 self._gated(stage)
             case RopeStage():
                 self._rope(stage)
             case AttentionStage():
                 self._attention(stage)
+            case LatentStoreStage() | HeadGemmStage() | LatentAttentionStage():
+                self._latent.record(stage)
             case IndexKeyStage() | IndexScoreStage() | SelectStage():
                 self._index.record(stage)
             case AnglesStage(rope=rope, out=out):
@@ -107,17 +111,6 @@ class Recorder:
             [self._store.id_of(weight) for weight in stage.weights],
             self._store.bias(stage.weights, stage.biases),
             self._offset(stage.residual),
-            self._offsets[stage.out],
-        )
-
-    def _head_gemm(self, stage: HeadGemmStage) -> None:
-        is_quantized = stage.x.form == "int8"
-        self._builder.head_gemm(
-            None if is_quantized else self._offsets[stage.x],
-            self._memory.codes(stage.x) if is_quantized else None,
-            self._store.ids_of(stage.weight),
-            stage.x_stride,
-            stage.out_stride,
             self._offsets[stage.out],
         )
 

@@ -4,7 +4,16 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from tailrace.ops.program import Experts, PagedAttention, RopeAndStore, RopeSpec, SelectPositions, Tensor, Weight
+from tailrace.ops.program import (
+    Experts,
+    LatentAttention,
+    PagedAttention,
+    RopeAndStore,
+    RopeSpec,
+    SelectPositions,
+    Tensor,
+    Weight,
+)
 
 __all__ = [
     "AnglesStage",
@@ -22,6 +31,8 @@ __all__ = [
     "IndexKeyStage",
     "IndexScoreStage",
     "KernelFormat",
+    "LatentAttentionStage",
+    "LatentStoreStage",
     "NormStage",
     "QuantizeStage",
     "RopeStage",
@@ -158,6 +169,32 @@ class AttentionStage:
 
 
 @dataclass(frozen=True, slots=True)
+class LatentStoreStage:
+    """A token's normed latent and turned key go into the cache, its turned queries behind where their latents will be.
+
+    `plain`: the part of the queries that does not turn, quantised for the matrices that take it to latents.
+    """
+
+    q: Buffer
+    latent: Buffer
+    angles: Buffer
+    op: LatentAttention
+    queries: Buffer
+    plain: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttentionStage:
+    """Attention of queries [H * (r + dr)] to latents, [H * r]; r is padded to whole vectors."""
+
+    queries: Buffer
+    op: LatentAttention
+    selection: Buffer | None
+    out: Buffer
+    codes: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
 class IndexKeyStage:
     """The keys of a lightning indexer go into their cache."""
 
@@ -241,6 +278,8 @@ Stage = (
     | AnglesStage
     | RopeStage
     | AttentionStage
+    | LatentStoreStage
+    | LatentAttentionStage
     | IndexKeyStage
     | IndexScoreStage
     | SelectStage
