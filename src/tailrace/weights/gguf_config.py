@@ -1,15 +1,16 @@
 """GGUF metadata as a ModelConfig, for the architectures that are Llama but for their settings, and DeepSeek's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import Architecture, LatentConfig, ModelConfig
+from tailrace.weights.bounds import MAX_DIM, MAX_HEADS, MAX_LAYERS
 from tailrace.weights.deepseek_v4 import refuse_v4
 from tailrace.weights.fields import Fields
 from tailrace.weights.gguf import GgufFile
 from tailrace.weights.gguf_deepseek import deepseek2_generation, read_latent, read_mixture
 from tailrace.weights.gguf_rope import read_rope_scaling
+from tailrace.weights.heads import Heads
 from tailrace.weights.names import GGUF_NAMES
 
 __all__ = ["read_config"]
@@ -24,9 +25,6 @@ _KNOWN: Mapping[str, Architecture] = {
 }
 # The converters permute the rows of q and k for these, so that pairs are neighbours.
 _PERMUTED: frozenset[Architecture] = frozenset({"llama", "deepseek"})
-_MAX_LAYERS = 1024
-_MAX_HEADS = 4096
-_MAX_HEAD_DIM = 1 << 16
 
 # Keys of architectures that resemble ours; a file that uses one computes something else.
 _UNKNOWN_FACTORS = (
@@ -51,7 +49,7 @@ def read_config(gguf: GgufFile) -> ModelConfig:
     architecture = deepseek2_generation(fields) if name == "deepseek2" else _KNOWN[name]
     latent = read_latent(fields) if name == "deepseek2" else None
     _refuse_unknown_features(fields, architecture)
-    heads = _grouped_heads(fields, architecture) if latent is None else _latent_heads(fields, latent)
+    heads = _heads(fields, architecture, latent)
     max_model_tokens = fields.integer("context_length")
     return ModelConfig(
         architecture=architecture,
@@ -104,42 +102,31 @@ def _refuse_unknown_features(fields: Fields, architecture: Architecture) -> None
         raise UnsupportedModel(f"{fields.source}: a mixture of experts in architecture {architecture!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Heads:
-    """How many heads attention has, how wide they are, and what of them turns how."""
-
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rotary_dim: int | None
-    are_interleaved: bool
+def _heads(fields: Fields, architecture: Architecture, latent: LatentConfig | None) -> Heads:
+    num_heads = fields.integer("attention.head_count", high=MAX_HEADS)
+    if latent is not None:
+        return Heads.of_latents(num_heads, latent, are_interleaved=True)
+    return _grouped_heads(fields, architecture, num_heads)
 
 
-def _grouped_heads(fields: Fields, architecture: Architecture) -> _Heads:
-    num_heads = fields.integer("attention.head_count", high=_MAX_HEADS)
+def _grouped_heads(fields: Fields, architecture: Architecture, num_heads: int) -> Heads:
     num_kv_heads = fields.integer("attention.head_count_kv", num_heads, high=num_heads)
     if num_heads % num_kv_heads:
         raise fields.wrong("attention.head_count_kv", f"a divisor of the {num_heads} heads")
     default_dim = max(1, fields.integer("embedding_length") // num_heads)
-    head_dim = fields.integer("attention.key_length", default_dim, high=_MAX_HEAD_DIM)
+    head_dim = fields.integer("attention.key_length", default_dim, high=MAX_DIM)
     if fields.integer("attention.value_length", head_dim) != head_dim:
         raise UnsupportedModel(f"{fields.source}: heads whose keys and values differ in size")
     if fields.number("rope.scaling.yarn_log_multiplier", 0.0):
         raise UnsupportedModel(f"{fields.source}: rope.scaling.yarn_log_multiplier without latent attention")
     rotary_dim = fields.integer("rope.dimension_count", head_dim, low=2, high=head_dim)
     turned = None if rotary_dim == head_dim else rotary_dim
-    return _Heads(num_heads, num_kv_heads, head_dim, turned, architecture in _PERMUTED)
-
-
-def _latent_heads(fields: Fields, latent: LatentConfig) -> _Heads:
-    """One key for all heads, whatever head_count_kv says; its pairs are neighbours."""
-    num_heads = fields.integer("attention.head_count", high=_MAX_HEADS)
-    return _Heads(num_heads, 1, latent.plain_dim + latent.rope_dim, latent.rope_dim, are_interleaved=True)
+    return Heads(num_heads, num_kv_heads, head_dim, turned, architecture in _PERMUTED)
 
 
 def _num_layers(fields: Fields) -> int:
     """Without those for multi-token prediction, which files count in."""
-    num_blocks = fields.integer("block_count", high=_MAX_LAYERS)
+    num_blocks = fields.integer("block_count", high=MAX_LAYERS)
     return num_blocks - fields.integer("nextn_predict_layers", 0, low=0, high=num_blocks - 1)
 
 

@@ -7,14 +7,13 @@ from typing import Literal
 from tailrace.errors import UnsupportedModel
 from tailrace.models.config import Architecture, LatentConfig, MixtureConfig
 from tailrace.ops.program import Routing
+from tailrace.weights.bounds import MAX_DIM, MAX_LAYERS
 from tailrace.weights.fields import Fields
 from tailrace.weights.names import GGUF_NAMES, file_name
 from tailrace.weights.routing import RoutingKeys, read_groups, read_routing
 
 __all__ = ["deepseek2_generation", "read_latent", "read_mixture"]
 
-_MAX_DIM = 1 << 16
-_MAX_LAYERS = 1 << 16
 _KEYS = RoutingKeys("expert_count", "expert_used_count", "expert_group_count", "expert_group_used_count")
 _SCORING: dict[int, Literal["softmax", "sigmoid"]] = {1: "softmax", 2: "sigmoid"}
 
@@ -31,17 +30,17 @@ def read_latent(fields: Fields) -> LatentConfig:
     key_length_mla that of a head.
     """
     suffix = "_mla" if fields.has("attention.key_length_mla") else ""
-    rope_dim = fields.integer("rope.dimension_count", low=2, high=_MAX_DIM)
-    head_dim = fields.integer(f"attention.key_length{suffix}", low=rope_dim + 1, high=2 * _MAX_DIM)
+    rope_dim = fields.integer("rope.dimension_count", low=2, high=MAX_DIM)
+    head_dim = fields.integer(f"attention.key_length{suffix}", low=rope_dim + 1, high=2 * MAX_DIM)
     if rope_dim % 2:
         raise fields.wrong("rope.dimension_count", "even: rotary positions turn pairs")
     query_latent = "attention.q_lora_rank"
     return LatentConfig(
-        latent_dim=fields.integer("attention.kv_lora_rank", high=_MAX_DIM),
+        latent_dim=fields.integer("attention.kv_lora_rank", high=MAX_DIM),
         plain_dim=head_dim - rope_dim,
         rope_dim=rope_dim,
-        value_dim=fields.integer(f"attention.value_length{suffix}", high=_MAX_DIM),
-        query_latent_dim=fields.integer(query_latent, high=_MAX_DIM) if fields.has(query_latent) else None,
+        value_dim=fields.integer(f"attention.value_length{suffix}", high=MAX_DIM),
+        query_latent_dim=fields.integer(query_latent, high=MAX_DIM) if fields.has(query_latent) else None,
     )
 
 
@@ -49,11 +48,11 @@ def read_mixture(fields: Fields, tensors: Container[str]) -> MixtureConfig | Non
     """The experts, or None for a model without."""
     if not fields.integer("expert_count", 0, low=0):
         return None
-    first = fields.integer("leading_dense_block_count", 0, low=0, high=_MAX_LAYERS)
+    first = fields.integer("leading_dense_block_count", 0, low=0, high=MAX_LAYERS)
     return MixtureConfig(
         routing=_routing(fields),
         expert_size=fields.integer("expert_feed_forward_length"),
-        num_shared=fields.integer("expert_shared_count", 0, low=0, high=_MAX_DIM),
+        num_shared=fields.integer("expert_shared_count", 0, low=0, high=MAX_DIM),
         first_layer=first,
         has_bias=file_name(GGUF_NAMES, f"layers.{first}.router.bias") in tensors,
     )

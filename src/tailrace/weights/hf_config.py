@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from tailrace.errors import UnsupportedModel
 from tailrace.models.config import Architecture, LatentConfig, ModelConfig
+from tailrace.weights.bounds import MAX_DIM, MAX_HEADS, MAX_LAYERS
 from tailrace.weights.deepseek_v4 import refuse_v4
 from tailrace.weights.fields import Fields
+from tailrace.weights.heads import Heads
 from tailrace.weights.hf_deepseek import is_latent, read_latent, read_mixture, read_sparse
 from tailrace.weights.hf_rope import RopeFields
 
@@ -29,9 +31,6 @@ _MODEL_TYPES: Mapping[str, str] = {architecture: name for name, architecture in 
 _WINDOWED = ("Qwen2ForCausalLM", "Qwen3ForCausalLM")  # where they are told to
 _FULL = "full_attention"
 _LAYER_TYPES = (_FULL, "sliding_attention")
-_MAX_LAYERS = 1024
-_MAX_HEADS = 4096
-_MAX_HEAD_DIM = 1 << 16
 
 
 def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
@@ -51,7 +50,7 @@ def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
         vocab_size=fields.integer("vocab_size"),
         hidden_size=fields.integer("hidden_size"),
         intermediate_size=fields.integer("intermediate_size"),
-        num_layers=fields.integer("num_hidden_layers", high=_MAX_LAYERS),
+        num_layers=fields.integer("num_hidden_layers", high=MAX_LAYERS),
         num_heads=heads.num_heads,
         num_kv_heads=heads.num_kv_heads,
         head_dim=heads.head_dim,
@@ -86,39 +85,24 @@ def _class_name(fields: Fields) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class _Heads:
-    """How many heads attention has, how wide they are, and what of them turns how."""
-
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rotary_dim: int | None
-    are_interleaved: bool
-
-
-def _grouped_heads(fields: Fields, rope: RopeFields) -> _Heads:
-    num_heads = fields.integer("num_attention_heads", high=_MAX_HEADS)
+def _grouped_heads(fields: Fields, rope: RopeFields) -> Heads:
+    num_heads = fields.integer("num_attention_heads", high=MAX_HEADS)
     num_kv_heads = fields.integer("num_key_value_heads", num_heads, high=num_heads)
     if num_heads % num_kv_heads:
         raise fields.wrong("num_key_value_heads", f"a divisor of the {num_heads} heads")
     default_dim = max(1, fields.integer("hidden_size") // num_heads)
-    head_dim = fields.integer("head_dim", default_dim, high=_MAX_HEAD_DIM)
-    return _Heads(num_heads, num_kv_heads, head_dim, rope.rotary_dim(head_dim), are_interleaved=False)
+    head_dim = fields.integer("head_dim", default_dim, high=MAX_DIM)
+    return Heads(num_heads, num_kv_heads, head_dim, rope.rotary_dim(head_dim), are_interleaved=False)
 
 
-def _latent_heads(fields: Fields, rope: RopeFields, latent: LatentConfig, architecture: Architecture) -> _Heads:
-    """One key for all heads; the head_dim and num_key_value_heads of these configs say something else, or nothing."""
+def _latent_heads(fields: Fields, rope: RopeFields, latent: LatentConfig, architecture: Architecture) -> Heads:
+    """The head_dim of these configs is another."""
     if rope.rotary_dim(latent.rope_dim) is not None:
         raise UnsupportedModel(f"{fields.source}: partial_rotary_factor is not supported with latent attention")
-    return _Heads(
-        num_heads=fields.integer("num_attention_heads", high=_MAX_HEADS),
-        num_kv_heads=1,
-        head_dim=latent.plain_dim + latent.rope_dim,
-        rotary_dim=latent.rope_dim,
-        # Of these classes in transformers, V3's alone asks.
-        are_interleaved=architecture != "deepseek_v3" or fields.flag("rope_interleave", True),
-    )
+    # Of these classes in transformers, V3's alone asks.
+    are_interleaved = architecture != "deepseek_v3" or fields.flag("rope_interleave", True)
+    num_heads = fields.integer("num_attention_heads", high=MAX_HEADS)
+    return Heads.of_latents(num_heads, latent, are_interleaved=are_interleaved)
 
 
 def _refuse_unknown_features(fields: Fields) -> None:
@@ -155,7 +139,7 @@ def _windows(fields: Fields, class_name: str) -> _Windows:
         return _Windows()
     if class_name == "MistralForCausalLM":
         return _Windows(window)
-    num_layers = fields.integer("num_hidden_layers", high=_MAX_LAYERS)
+    num_layers = fields.integer("num_hidden_layers", high=MAX_LAYERS)
     if fields.has("layer_types"):
         return _listed_windows(fields, window, num_layers)
     return _Windows(window, fields.integer("max_window_layers", num_layers, low=0))

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from tailrace.errors import UnsupportedModel
 from tailrace.models.config import Architecture, LatentConfig, MixtureConfig, SparseConfig
 from tailrace.ops.program import Routing
+from tailrace.weights.bounds import MAX_DIM, MAX_LAYERS
 from tailrace.weights.fields import Fields
 from tailrace.weights.routing import RoutingKeys, read_groups, read_routing
 
 __all__ = ["is_latent", "read_latent", "read_mixture", "read_sparse"]
 
-_MAX_DIM = 1 << 16
-_MAX_LAYERS = 1 << 16
 _KEYS = RoutingKeys("n_routed_experts", "num_experts_per_tok", "n_group", "topk_group")
 
 
@@ -47,15 +46,15 @@ def read_latent(fields: Fields) -> LatentConfig:
     if fields.flag("attention_bias", False):
         raise UnsupportedModel(f"{fields.source}: attention_bias is not supported with latent attention")
     has_query_latent = fields.has("q_lora_rank")
-    rope_dim = fields.integer("qk_rope_head_dim", low=2, high=_MAX_DIM)
+    rope_dim = fields.integer("qk_rope_head_dim", low=2, high=MAX_DIM)
     if rope_dim % 2:
         raise fields.wrong("qk_rope_head_dim", "even: rotary positions turn pairs")
     return LatentConfig(
-        latent_dim=fields.integer("kv_lora_rank", high=_MAX_DIM),
-        plain_dim=fields.integer("qk_nope_head_dim", high=_MAX_DIM),
+        latent_dim=fields.integer("kv_lora_rank", high=MAX_DIM),
+        plain_dim=fields.integer("qk_nope_head_dim", high=MAX_DIM),
         rope_dim=rope_dim,
-        value_dim=fields.integer("v_head_dim", high=_MAX_DIM),
-        query_latent_dim=fields.integer("q_lora_rank", high=_MAX_DIM) if has_query_latent else None,
+        value_dim=fields.integer("v_head_dim", high=MAX_DIM),
+        query_latent_dim=fields.integer("q_lora_rank", high=MAX_DIM) if has_query_latent else None,
     )
 
 
@@ -68,8 +67,8 @@ def read_sparse(
     if latent.query_latent_dim is None:
         raise fields.wrong("q_lora_rank", "given: the index reads the latent of queries")
     return SparseConfig(
-        num_heads=fields.integer("index_n_heads", high=_MAX_DIM),
-        head_dim=fields.integer("index_head_dim", low=latent.rope_dim, high=_MAX_DIM),
+        num_heads=fields.integer("index_n_heads", high=MAX_DIM),
+        head_dim=fields.integer("index_head_dim", low=latent.rope_dim, high=MAX_DIM),
         top_k=min(fields.integer("index_topk"), max_model_tokens),  # room for more would never be filled
     )
 
@@ -83,7 +82,7 @@ def read_mixture(fields: Fields, architecture: Architecture) -> MixtureConfig | 
     return MixtureConfig(
         routing=_routing(fields, architecture, generation),
         expert_size=fields.integer("moe_intermediate_size"),
-        num_shared=fields.integer("n_shared_experts", 0, low=0, high=_MAX_DIM),
+        num_shared=fields.integer("n_shared_experts", 0, low=0, high=MAX_DIM),
         first_layer=first,
         every=every,
         has_bias=generation.scoring == "sigmoid",
@@ -118,8 +117,8 @@ def _mixture_layers(fields: Fields, generation: _Generation) -> tuple[int, int]:
     """The first layer of experts, and every how many layers there is one."""
     types = fields.values.get("mlp_layer_types")
     if types is None:
-        first = fields.integer("first_k_dense_replace", generation.num_dense, low=0, high=_MAX_LAYERS)
-        return first, fields.integer("moe_layer_freq", 1, high=_MAX_LAYERS)
+        first = fields.integer("first_k_dense_replace", generation.num_dense, low=0, high=MAX_LAYERS)
+        return first, fields.integer("moe_layer_freq", 1, high=MAX_LAYERS)
     if not isinstance(types, list):
         raise fields.wrong("mlp_layer_types", "a list")
     num_dense = types.count("dense")

@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tailrace.ops.program import Routing
+from tailrace.weights.bounds import MAX_EXPERTS
 from tailrace.weights.fields import Fields
 
 __all__ = ["RoutingKeys", "read_groups", "read_routing"]
-
-_MAX_EXPERTS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class RoutingKeys:
 
 def read_routing(fields: Fields, keys: RoutingKeys, scoring: Literal["softmax", "sigmoid"]) -> Routing:
     """The routing without groups."""
-    num_experts = fields.integer(keys.num_experts, high=_MAX_EXPERTS)
+    num_experts = fields.integer(keys.num_experts, high=MAX_EXPERTS)
     return Routing(num_experts, fields.integer(keys.top_k, high=num_experts), scoring)
 
 
