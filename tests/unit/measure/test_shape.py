@@ -45,6 +45,14 @@ def test_the_reference_has_no_floor(outcome: tuple[ShapeReport, list[str]]) -> N
     assert [decode.floor_ms for decode in report.decodes] == [None, None]
 
 
+def test_native_code_has_one_by_what_the_machine_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "_RATE_BYTES", 1 << 20)
+    report, _ = measured(Shape("toy-v2-lite"), config=EngineConfig(backend="cpu", num_threads=1))
+    assert report.read_bytes_per_s is not None
+    for decode in report.decodes:
+        assert decode.floor_ms == pytest.approx(1e3 * decode.read_bytes / report.read_bytes_per_s)
+
+
 def test_it_says_what_it_does(outcome: tuple[ShapeReport, list[str]]) -> None:
     _, said = outcome
     assert said[1:] == [
