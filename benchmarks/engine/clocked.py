@@ -4,6 +4,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tailrace.ops.api import SampleOutputs, SamplingInputs, StepInputs
 from tailrace.ops.cpu.backend import CpuExecutable
 
@@ -36,6 +39,10 @@ class ClockedExecutable:
     @property
     def weight_bytes(self) -> int:
         return self._executable.weight_bytes
+
+    @property
+    def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:
+        return self._executable.expert_loads
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         entered_s = time.monotonic()

@@ -75,6 +75,12 @@ class LoadedModel:
             window_tokens=self.window_tokens,
         )
 
+    def expert_tokens(self) -> dict[int, list[int]]:
+        """Of each layer that is a mixture of experts, the tokens each expert has computed, if somebody counts them."""
+        mixture, num_layers = self.checkpoint.config.mixture, self.checkpoint.config.num_layers
+        layers = [layer for layer in range(num_layers) if mixture is not None and mixture.is_mixture(layer)]
+        return {layer: load.tolist() for layer, load in zip(layers, self.executable.expert_loads, strict=False)}
+
 
 def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgress | None = None) -> LoadedModel:
     """Record the model, settle the bounds, move the weights. Takes seconds for large models; `progress` follows."""
@@ -192,6 +198,7 @@ class _Server:
     async def _load(self, announce: Callable[[], None]) -> None:
         config = self._config.engine
         model = await asyncio.to_thread(load_model, self._checkpoint, config, self._progress)
+        self._metrics.experts.watch(model.expert_tokens)
         self._engine = start_engine(model, config, self._metrics.record, on_failure=self._engine_failed)
         service = await asyncio.to_thread(build_service, self._checkpoint, self._engine, self._service.model)
         self._service.arrive(service)

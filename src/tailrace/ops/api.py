@@ -111,6 +111,14 @@ class Executable(Protocol):
     @property
     def weight_bytes(self) -> int: ...
 
+    @property
+    def expert_loads(self) -> "tuple[NDArray[np.uint64], ...]":
+        """Of each mixture of experts, in order, the rows each expert has computed; () where nobody counts them.
+
+        May be read at any time, while a step runs or after the end.
+        """
+        ...
+
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         """Compute a step and draw the samples. One thread at a time; outputs are valid until the next call."""
         ...

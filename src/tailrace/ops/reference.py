@@ -7,6 +7,7 @@ on nothing but its request.
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, EngineError
 from tailrace.ops.api import KvFormat, Limits, SampleOutputs, SamplingInputs, StepInputs
@@ -79,6 +80,11 @@ class ReferenceExecutable:
     @property
     def weight_bytes(self) -> int:
         return sum(weight.nbytes for weight in self._weights.values())
+
+    @property
+    def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:
+        """Nobody counts here."""
+        return ()
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         """Compute a step and draw one token a sampled row."""

@@ -211,6 +211,20 @@ STEP_PART_SECONDS = Metric(
     "Time in steps by part: plan, compute, publish.",
     labels=("part",),
 )
+EXPERT_TOKENS = Metric(
+    "tailrace_expert_tokens",
+    Kind.COUNTER,
+    "tokens",
+    "Tokens computed by experts, by the layer that is a mixture of them: a token counts once for each it was sent to.",
+    labels=("layer",),
+)
+EXPERT_IMBALANCE = Metric(
+    "tailrace_expert_imbalance_ratio",
+    Kind.GAUGE,
+    "ratio",
+    "Tokens of a layer's busiest expert over the mean of its experts, since the model was loaded; 1: all the same.",
+    labels=("layer",),
+)
 TOKEN_GAP_SECONDS = Metric(
     "tailrace_inter_token_latency_seconds",
     Kind.HISTOGRAM,
@@ -279,6 +293,8 @@ CATALOG: tuple[Metric, ...] = (
     STEP_TOKENS,
     STEP_SECONDS,
     STEP_PART_SECONDS,
+    EXPERT_TOKENS,
+    EXPERT_IMBALANCE,
     TOKEN_GAP_SECONDS,
     HTTP_FIRST_TEXT_SECONDS,
     HTTP_REQUESTS,

@@ -12,6 +12,7 @@ from tailrace.records import Record
 from tailrace.telemetry import catalog
 from tailrace.telemetry.catalog import Kind
 from tailrace.telemetry.engine import EngineMetrics
+from tailrace.telemetry.experts import ExpertMetrics
 from tailrace.telemetry.http import HttpMetrics
 from tailrace.telemetry.series import Histogram, LabelledNumber, Number, Series
 
@@ -19,15 +20,20 @@ __all__ = ["Metrics"]
 
 
 class Metrics:
-    """All metrics of one server: `record` is the engine's sink, `http` the front end's counters."""
+    """All metrics of one server: `record` is the engine's sink, `http` the front end's counters.
+
+    `experts` asks for its counts when somebody looks.
+    """
 
     def __init__(self, *, model_name: str, version: str) -> None:
         self.engine = EngineMetrics()
         self.http = HttpMetrics()
+        self.experts = ExpertMetrics()
         build = LabelledNumber(catalog.BUILD_INFO, [(version, model_name)])
         build.set(1, version, model_name)
         self._registry = CollectorRegistry()
-        self._registry.register(_SeriesCollector((*self.engine.series, *self.http.series, build), model_name))
+        series = (*self.engine.series, *self.experts.series, *self.http.series, build)
+        self._registry.register(_SeriesCollector(series, model_name))
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
@@ -37,6 +43,7 @@ class Metrics:
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that the Accept header asks for."""
+        self.experts.refresh()
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 

@@ -135,6 +135,22 @@ def test_gauges_follow_what_aborts_changed_between_steps(metrics: Metrics) -> No
     assert shown["tailrace_step_tokens_count"] == 2  # no step
 
 
+def test_experts_are_counted_by_layer_when_somebody_looks(metrics: Metrics) -> None:
+    counts = {1: [4, 0, 12, 0], 3: [0, 0, 0, 0]}
+    metrics.experts.watch(lambda: counts)
+    counts[1] = [8, 8, 16, 0]
+    shown = samples(metrics)
+
+    assert shown['tailrace_expert_tokens_total{layer="1"}'] == 32
+    assert shown['tailrace_expert_imbalance_ratio{layer="1"}'] == 2
+    assert shown['tailrace_expert_tokens_total{layer="3"}'] == 0
+    assert shown['tailrace_expert_imbalance_ratio{layer="3"}'] == 1
+
+
+def test_a_model_without_experts_shows_none(metrics: Metrics) -> None:
+    assert not [name for name in samples(metrics) if "expert" in name]
+
+
 def test_everything_in_the_catalog_is_shown_and_nothing_else(metrics: Metrics) -> None:
     shown = {family.name: family for family in text_string_to_metric_families(metrics.render("")[0].decode())}
     listed = {name for metric in CATALOG for name in (metric.name, *metric.aliases)}

@@ -50,6 +50,7 @@ def create_app(service: Service, metrics: Metrics, config: HttpConfig) -> ASGIAp
         ("GET", "/readyz", status.ready),
         ("GET", "/metrics", status.metrics),
         ("GET", "/version", status.version),
+        ("GET", "/debug/experts", status.experts),
     ]
     routes = [
         Route(prefix + path, _Endpoint(handler), methods=[method], name=path)

@@ -36,6 +36,12 @@ class StatusEndpoints:
         body, content_type = self._metrics.render(accept)
         await exchange.respond(200, body, content_type=content_type)
 
+    async def experts(self, exchange: Exchange) -> None:
+        """The tokens that each expert of each mixture has computed since the model was loaded."""
+        counts = self._metrics.experts.counts()
+        layers = [{"layer": layer, "tokens": list(tokens)} for layer, tokens in counts.items()]
+        await exchange.respond_json(msgspec.json.encode({"layers": layers}))
+
     async def models(self, exchange: Exchange) -> None:
         model = self._service.model
         entries = [_entry(name, model) for name in (model.name, *model.aliases)]

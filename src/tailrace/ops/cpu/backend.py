@@ -153,7 +153,7 @@ class CpuExecutable:
 
     @property
     def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:
-        """Of each mixture of experts, in order, how many rows each expert has computed. May be read at any time."""
+        """Of each mixture of experts, in order, how many rows each expert has computed; may be read at any time."""
         return self._expert_loads.read()
 
     @property

@@ -163,6 +163,14 @@ async def test_the_version_is_told(app: ASGIApp) -> None:
     assert (await ask(app, "/version")).json() == {"version": "1.2.3"}
 
 
+async def test_what_each_expert_computed_is_told(app: ASGIApp, metrics: Metrics) -> None:
+    assert (await ask(app, "/debug/experts")).json() == {"layers": []}
+    metrics.experts.watch(lambda: {1: [3, 0], 2: [1, 2]})
+    assert (await ask(app, "/debug/experts")).json() == {
+        "layers": [{"layer": 1, "tokens": [3, 0]}, {"layer": 2, "tokens": [1, 2]}]
+    }
+
+
 async def test_requests_are_counted_by_route_and_status(app: ASGIApp, metrics: Metrics) -> None:
     await ask(app, "/v1/health")
     await ask(app, "/nothing")
