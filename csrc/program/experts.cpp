@@ -103,21 +103,27 @@ void ExpertGatedStage::run(const Worker& worker, int piece) const {
     const int units = num_units();
     const auto [first, last] = mixture.plan->share_of(piece, num_pieces(worker), units);
     for (int unit = first; unit < last; ++unit) {
-        run_unit(worker, mixture.plan->blocks()[unit / units], unit % units);
+        run_unit(worker, unit, unit + 1 < last ? &first_tile(unit + 1) : nullptr);
     }
 }
 
-void ExpertGatedStage::run_unit(const Worker& worker, const RowBlock& block, int unit) const {
-    constexpr int kTiles = kGatedOutputs / kTile;
+const Tile& ExpertGatedStage::first_tile(int unit) const {
+    const RowBlock& block = mixture.plan->blocks()[unit / num_units()];
+    return experts[block.expert].gate->tiles[unit % num_units() * kUnitTiles];
+}
+
+void ExpertGatedStage::run_unit(const Worker& worker, int unit, const Tile* next) const {
+    const RowBlock& block = mixture.plan->blocks()[unit / num_units()];
     const auto& [gate, up] = experts[block.expert];
     const bool is_laid_out = mixture.is_laid_out(worker);
     const ExpertRows& from = is_laid_out ? places : x;
     const RowRange rows{is_laid_out ? block.first : mixture.plan->row_at(block.first), block.count};
-    const TileRange tiles{unit * kTiles, std::min((unit + 1) * kTiles, num_tiles(*gate))};
-    const int column = unit * kGatedOutputs, cols = std::min(kGatedOutputs, gate->outputs - column);
+    const int tile = unit % num_units() * kUnitTiles;
+    const TileRange tiles{tile, std::min(tile + kUnitTiles, num_tiles(*gate))};
+    const int column = tile * kTile, cols = std::min(kGatedOutputs, gate->outputs - column);
     multiply(worker, *gate, from, rows, tiles, worker.scratch, 2 * cols);
     multiply(worker, *up, from, rows, tiles, worker.scratch + cols, 2 * cols);
-    if (tiles.last < num_tiles(*gate)) prefetch_tile(gate->tiles[tiles.last]);
+    if (next) prefetch_tile(*next);
     for (int i = 0; i < block.count; ++i) {
         float* products = worker.scratch + static_cast<size_t>(i) * 2 * cols;
         const int place = block.first + i;
@@ -145,16 +151,21 @@ void ExpertDownStage::run(const Worker& worker, int piece) const {
     for (int row = 0; row < mixture.num_rows(worker); ++row) {
         std::memcpy(row_of(worker, out, row) + column, row_of(worker, residual, row) + column, cols * sizeof(float));
     }
-    for (const RowBlock& block : mixture.plan->blocks()) run_block(worker, block, {first, last});
+    const std::vector<RowBlock>& blocks = mixture.plan->blocks();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+        const Tile* next = i + 1 < blocks.size() ? &experts[blocks[i + 1].expert]->tiles[first] : nullptr;
+        run_block(worker, blocks[i], {first, last}, next);
+    }
 }
 
-void ExpertDownStage::run_block(const Worker& worker, const RowBlock& block, TileRange tiles) const {
+void ExpertDownStage::run_block(const Worker& worker, const RowBlock& block, TileRange tiles, const Tile* next) const {
     const Matrix& matrix = *experts[block.expert];
     const int at_once = std::max(static_cast<int>(kScratchFloats) / (kTile * block.count), 1);
     for (int first = tiles.first; first < tiles.last; first += at_once) {
         const int last = std::min(first + at_once, tiles.last);
         const int column = first * kTile, cols = std::min(last * kTile, out.cols) - column;
         multiply(worker, matrix, x, {block.first, block.count}, {first, last}, worker.scratch, cols);
+        if (next && last == tiles.last) prefetch_tile(*next);
         for (int i = 0; i < block.count; ++i) {
             const int place = block.first + i;
             worker.kernels.add_scaled(worker.scratch + static_cast<size_t>(i) * cols, mixture.plan->weight_at(place),

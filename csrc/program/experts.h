@@ -64,8 +64,11 @@ struct ExpertGatedStage final : Stage {
     void run(const Worker& worker, int piece) const override;
 
   private:
+    static constexpr int kUnitTiles = kGatedOutputs / kTile;
+
     int num_units() const;
-    void run_unit(const Worker& worker, const RowBlock& block, int unit) const;
+    const Tile& first_tile(int unit) const;
+    void run_unit(const Worker& worker, int unit, const Tile* next) const;
 };
 
 // residual + weight_e * (down_e x), of each row. A piece is some columns of all experts: however unevenly rows have
@@ -81,7 +84,7 @@ struct ExpertDownStage final : Stage {
     void run(const Worker& worker, int piece) const override;
 
   private:
-    void run_block(const Worker& worker, const RowBlock& block, TileRange tiles) const;
+    void run_block(const Worker& worker, const RowBlock& block, TileRange tiles, const Tile* next) const;
 };
 
 }  // namespace tailrace
