@@ -26,7 +26,7 @@ void add_scaled(const float* x, float scale, int n, float* out);
 int arg_max(const float* x, int n);
 int top(const float* x, int n, int count, int32_t* ids);
 int collect(const float* x, int n, float least, float below, int32_t* ids);
-int select(const float* x, int n, int count, int32_t* ids);
+int select(const float* x, int n, int count, float* scratch, int32_t* ids);
 double sum_at_least(const float* x, int n, float least);
 float sum_exp(const float* x, int n, float max);
 void exp_scaled(const float* x, int n, float max, float temperature, float* out);

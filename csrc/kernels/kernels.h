@@ -141,6 +141,14 @@ constexpr size_t latent_scratch_bytes(int key_dim) {
     return attention_scratch_bytes(key_dim) + 2 * kKeyBlock * padded_head(key_dim) * sizeof(float);
 }
 
+constexpr int kSelectStep = 64;  // one in so many numbers is looked at first
+constexpr int kSelectRoom = 4;   // times as many as are wanted can be looked at more closely
+
+constexpr size_t select_scratch_floats(size_t n, size_t count) {
+    const size_t num_sampled = n / kSelectStep + 1;
+    return num_sampled > kSelectRoom * count ? num_sampled : kSelectRoom * count;
+}
+
 struct Kernels {
     void (*embed)(Format format, const Tile* tiles, int row, int cols, float* out);
 
@@ -180,7 +188,8 @@ struct Kernels {
     int (*top)(const float* x, int n, int count, int32_t* ids);  // the `count` largest, the lower index among equals
     int (*collect)(const float* x, int n, float least, float below, int32_t* ids);  // least <= x < below, ascending
     // The `count` largest of n >= count numbers, the lower index among equals, in ascending order of the indices.
-    int (*select)(const float* x, int n, int count, int32_t* ids);
+    // `scratch` has room for select_scratch_floats.
+    int (*select)(const float* x, int n, int count, float* scratch, int32_t* ids);
     double (*sum_at_least)(const float* x, int n, float least);  // of x >= 0
     float (*sum_exp)(const float* x, int n, float max);          // sum of exp(x - max)
     // out = exp((x - max) / temperature).

@@ -38,18 +38,13 @@ Bounds bounds_of(const float* x, int n) {
     return {-largest(zero() - least), largest(most)};
 }
 
-// Those of x that are larger than `least`, and the first `num_equals` that equal it, in ascending order.
-int collect_best(const float* x, int n, float least, int num_equals, int32_t* ids) {
-    int found = 0;
-    each_at_least(x, n, least, [&](int id) {
-        if (x[id] > least || --num_equals >= 0) ids[found++] = id;
-    });
-    return found;
-}
+// What separates the best from the rest: those above `least` are among them, and the first few that equal it.
+struct Cut {
+    float least;
+    int num_equals;
+};
 
-}  // namespace
-
-int select(const float* x, int n, int count, int32_t* ids) {
+Cut cut_by_halving(const float* x, int n, int count) {
     const Bounds bounds = bounds_of(x, n);
     // At least `count` numbers reach `low`, fewer reach `high`: `num_above`.
     int64_t low = rank_of(bounds.least), high = int64_t{rank_of(bounds.most)} + 1;
@@ -58,7 +53,7 @@ int select(const float* x, int n, int count, int32_t* ids) {
         const int64_t middle = low + (high - low) / 2;
         const float least = float_of(static_cast<int32_t>(middle));
         const int reached = count_at_least(x, n, least);
-        if (reached == count) return collect_best(x, n, least, count, ids);
+        if (reached == count) return {least, count};
         if (reached > count) {
             low = middle;
         } else {
@@ -66,7 +61,40 @@ int select(const float* x, int n, int count, int32_t* ids) {
             num_above = reached;
         }
     }
-    return collect_best(x, n, float_of(static_cast<int32_t>(low)), count - num_above, ids);
+    return {float_of(static_cast<int32_t>(low)), count - num_above};
+}
+
+// Copies those that are at least `least`, as long as there is room; returns how many there are.
+int copy_at_least(const float* x, int n, float least, float* out, int room) {
+    int found = 0;
+    each_at_least(x, n, least, [&](int i) {
+        if (found < room) out[found] = x[i];
+        ++found;
+    });
+    return found;
+}
+
+// Halving passes over the numbers some twenty times. Of many, a sample says which are worth it: a few more than the
+// best. If it is wrong and there are too few or too many of those, halving has to pass over all.
+Cut cut_of_many(const float* x, int n, int count, float* scratch) {
+    int num_sampled = 0;
+    for (int i = 0; i < n; i += kSelectStep) scratch[num_sampled++] = x[i];
+    const int expected = count / kSelectStep;  // of the best, in the sample
+    const int rank = expected + 4 + static_cast<int>(4.0f * __builtin_sqrtf(static_cast<float>(expected)));
+    const Cut sampled = cut_by_halving(scratch, num_sampled, rank < num_sampled ? rank : num_sampled);
+    const int room = kSelectRoom * count, found = copy_at_least(x, n, sampled.least, scratch, room);
+    return found < count || found > room ? cut_by_halving(x, n, count) : cut_by_halving(scratch, found, count);
+}
+
+}  // namespace
+
+int select(const float* x, int n, int count, float* scratch, int32_t* ids) {
+    const Cut cut = n > kSelectRoom * count ? cut_of_many(x, n, count, scratch) : cut_by_halving(x, n, count);
+    int found = 0, num_equals = cut.num_equals;
+    each_at_least(x, n, cut.least, [&](int id) {
+        if (x[id] > cut.least || --num_equals >= 0) ids[found++] = id;
+    });
+    return found;
 }
 
 }  // namespace tailrace::TAILRACE_ISA

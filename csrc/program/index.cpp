@@ -11,6 +11,11 @@ namespace {
 
 int blocks_over(int num_positions) { return (num_positions + kKeyBlock - 1) / kKeyBlock; }
 
+// Of all positions that a sequence can have, in whole key blocks.
+size_t score_floats(const Limits& limits) {
+    return static_cast<size_t>(blocks_over(limits.max_blocks_per_sequence * limits.block_tokens)) * kKeyBlock;
+}
+
 RotaryHead turned_head(const Worker& worker, const FloatBuffer& angles, int row, const float* x, int head_dim) {
     const float* cosines = row_of(worker, angles, row);
     const int half = angles.cols / 2;
@@ -36,14 +41,19 @@ void IndexKeyStage::run(const Worker& worker, int piece) const {
 // As many rows as decode at once, and as many as threads want to share out.
 ScoreRows::ScoreRows(const Limits& limits)
     : count_(std::min(std::max(limits.max_sequences, 4 * limits.num_threads), limits.max_tokens)),
-      stride_(static_cast<size_t>(blocks_over(limits.max_blocks_per_sequence * limits.block_tokens)) * kKeyBlock),
+      stride_(score_floats(limits)),
       memory_(count_ * stride_ * sizeof(float)) {}
 
-size_t PositionIndex::scratch_bytes(const Limits& limits) const {
-    const int num_positions = limits.max_blocks_per_sequence * limits.block_tokens;
-    const size_t num_scores = static_cast<size_t>(blocks_over(num_positions)) * kKeyBlock;
-    return (query_floats() + num_scores) * sizeof(float) + index_scratch_bytes(num_heads, cache.head_dim);
+size_t PositionIndex::working_floats(const Limits& limits) const {
+    const size_t scoring = query_floats() + index_scratch_bytes(num_heads, cache.head_dim) / sizeof(float);
+    return std::max(scoring, select_scratch_floats(score_floats(limits), top_k));
 }
+
+size_t PositionIndex::scratch_bytes(const Limits& limits) const {
+    return (working_floats(limits) + score_floats(limits)) * sizeof(float);
+}
+
+float* PositionIndex::own_scores(const Worker& worker) const { return worker.scratch + working_floats(worker.limits); }
 
 int PositionIndex::num_scored(const StepView& step, int row) const {
     const int num_positions = step.position_of(row) + 1;
@@ -57,10 +67,6 @@ void PositionIndex::score(const Worker& worker, int row, int first, int last, fl
                                  first, last, worker.blocks_of(worker.row_sequences[row]), cache.pool,
                                  cache.block_stride, cache.group_stride, cache.block_groups, scores,
                                  queries + query_floats()});
-}
-
-float* PositionIndex::own_scores(const Worker& worker) const {
-    return worker.scratch + query_floats() + index_scratch_bytes(num_heads, cache.head_dim) / sizeof(float);
 }
 
 void PositionIndex::turn(const Worker& worker, int row, float* queries) const {
@@ -112,12 +118,9 @@ int SelectStage::select(const Worker& worker, int row, int32_t* ids) const {
         std::iota(ids, ids + seen, 0);
         return seen;
     }
-    if (index.is_ahead(worker)) {
-        return worker.kernels.select(index.rows->row(row), num_positions, index.top_k, ids);
-    }
-    float* scores = index.own_scores(worker);
-    index.score(worker, row, 0, num_positions, scores);
-    return worker.kernels.select(scores, num_positions, index.top_k, ids);
+    float* scores = index.is_ahead(worker) ? index.rows->row(row) : index.own_scores(worker);
+    if (!index.is_ahead(worker)) index.score(worker, row, 0, num_positions, scores);
+    return worker.kernels.select(scores, num_positions, index.top_k, worker.scratch, ids);
 }
 
 }  // namespace tailrace

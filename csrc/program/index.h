@@ -47,7 +47,6 @@ struct PositionIndex {
     int top_k;
     std::shared_ptr<const ScoreRows> rows;
 
-    // For a step of these limits.
     size_t scratch_bytes(const Limits& limits) const;
     // Positions that a row is scored over: none where it may see them all.
     int num_scored(const StepView& step, int row) const;
@@ -60,6 +59,8 @@ struct PositionIndex {
 
   private:
     size_t query_floats() const { return static_cast<size_t>(num_heads) * cache.head_dim; }
+    // What scoring needs besides, and afterwards selecting.
+    size_t working_floats(const Limits& limits) const;
     void turn(const Worker& worker, int row, float* queries) const;
 };
 

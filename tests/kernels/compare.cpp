@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -655,18 +656,31 @@ Values choices(const Kernels& kernels) {
     return values;
 }
 
-// Numbers of both signs, with equals; and numbers that are all equal.
+// The indices of the `count` largest, the lower index among equals, in ascending order.
+std::vector<int32_t> largest(const std::vector<float>& x, int count) {
+    std::vector<int32_t> ids(x.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return x[a] > x[b]; });
+    ids.resize(count);
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+// Numbers of both signs, with equals; numbers that are all equal; numbers of which a sample says nothing. A selection
+// that is not the right one is no number, which equals nothing.
 Values selections(const Kernels& kernels) {
     Random random;
     Values values;
-    for (const int size : {1, 17, 500, 4000}) {
-        std::vector<float> x = random.reals(size, -3.0f, 1.0f);
-        for (int i = 0; i < size / 4; ++i) x[random.whole(0, size - 1)] = i % 2 ? 0.0f : -0.0f;
-        for (const std::vector<float>& numbers : {x, std::vector<float>(size, -0.5f)}) {
-            for (const int count : {1, (size + 2) / 3, size}) {
+    for (const int size : {1, 17, 500, 4000, 30000}) {
+        std::vector<float> mixed = random.reals(size, -3.0f, 1.0f), uneven = random.reals(size);
+        for (int i = 0; i < size / 4; ++i) mixed[random.whole(0, size - 1)] = i % 2 ? 0.0f : -0.0f;
+        for (int i = 0; i < size; i += kSelectStep) uneven[i] += 100.0f;
+        for (const std::vector<float>& x : {mixed, std::vector<float>(size, -0.5f), uneven}) {
+            for (const int count : {1, (size + 19) / 20, (size + 2) / 3, size}) {
                 std::vector<int32_t> ids(size, -1);
-                values.push_back(kernels.select(numbers.data(), size, count, ids.data()));
-                append(values, ids);
+                std::vector<float> scratch(select_scratch_floats(size, count));
+                ids.resize(kernels.select(x.data(), size, count, scratch.data(), ids.data()));
+                values.push_back(ids == largest(x, count) ? 0.0 : NAN);
             }
         }
     }
