@@ -30,7 +30,7 @@ help:
 	@echo 'make bench-scaling  how costs grow with waiting and running requests, context and model size'
 	@echo 'make compare        measure other engines beside it, built first   (make compare ARGS=--help)'
 	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
-	@echo 'make tiny-deepseek  train the DeepSeek that comes with the package again (half an hour; Debian, Ubuntu)'
+	@echo 'make tiny-deepseek  train the DeepSeek that comes with the package again (ten minutes; Debian, Ubuntu)'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
 	@echo 'make clean          remove all that was built, .venv included'
 
@@ -97,7 +97,7 @@ oracle: $(CORE) $(ORACLE)
 	model=$$($(BIN)/python -c 'from tailrace.weights import default_model as m; print(m.default_model_path())') && \
 	    $(dir $(ORACLE))bin/python scripts/oracle/generate.py --model "$$model"
 
-# One thread less loads a busy machine less: make tiny-deepseek ARGS="--threads 1".
+# On a busy machine one thread is hardly slower: make tiny-deepseek ARGS="--threads 1".
 tiny-deepseek: $(ORACLE)
 	nice $(dir $(ORACLE))bin/python scripts/tiny_deepseek/train.py $(ARGS)
 	nice $(dir $(ORACLE))bin/python scripts/tiny_deepseek/expected.py

@@ -1,6 +1,6 @@
 """Trains the test model and writes it into the package: `make tiny-deepseek`.
 
-A quarter of an hour on two cores. The same seed gives the same model on the same machine; on another, rounding differs.
+Ten minutes on two cores. The same seed gives the same model on the same machine; on another, rounding differs.
 """
 
 import argparse

@@ -8,7 +8,7 @@ __all__ = ["EngineConfig", "ModelSource", "ServeConfig"]
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Which model: None or "default" is the embedded one; a GGUF file, a Hugging Face directory, or a hub id."""
+    """Which model: a GGUF file, a Hugging Face directory, a hub id, tiny-deepseek; None or "default": the embedded."""
 
     model: str | None = None
     quantize: Literal["int8", "int4"] | None = None

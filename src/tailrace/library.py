@@ -125,7 +125,7 @@ class TextStream:
 class Engine:
     """A loaded model. Close it, or use it as a context manager; what is left open is closed when the program ends.
 
-    `model`: a GGUF file, a Hugging Face directory, a hub id; None is the embedded default model.
+    `model`: a GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; None is the embedded default model.
     """
 
     def __init__(

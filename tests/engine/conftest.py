@@ -1,4 +1,4 @@
-"""The default model, opened once for all tests of the engine."""
+"""Two models with trained weights, opened once for all tests of the engine: grouped-query and latent attention."""
 
 from functools import partial
 
@@ -9,12 +9,12 @@ from tailrace.weights.load import open_checkpoint
 from tests.engine import harness
 
 
-@pytest.fixture(scope="session")
-def checkpoint() -> Checkpoint:
-    return open_checkpoint(None)
+@pytest.fixture(scope="session", params=["default", "tiny-deepseek"])
+def checkpoint(request: pytest.FixtureRequest) -> Checkpoint:
+    return open_checkpoint(request.param)
 
 
 @pytest.fixture(scope="session")
 def make_harness(checkpoint: Checkpoint) -> harness.MakeHarness:
-    """`make_harness(budget_tokens=64)`: the default model behind an engine; settings as in EngineConfig."""
+    """`make_harness(budget_tokens=64)`: a model behind an engine; settings as in EngineConfig."""
     return partial(harness.make_harness, checkpoint)

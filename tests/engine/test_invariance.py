@@ -2,6 +2,8 @@
 
 import pytest
 
+from tailrace.models.registry import build_program
+from tailrace.ops.load import load_backend
 from tailrace.records import RequestRecord
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.types import Request, SamplingParams
@@ -93,11 +95,11 @@ def test_with_a_cache_hit(
 
 
 def test_after_forced_preemption(
-    make_harness: MakeHarness, prompts: list[tuple[int, ...]], alone: dict[str, list[int]]
+    checkpoint: Checkpoint, make_harness: MakeHarness, prompts: list[tuple[int, ...]], alone: dict[str, list[int]]
 ) -> None:
     longest = max(len(prompt) for prompt in prompts) + ANSWER_TOKENS
-    block_bytes = 16 * 2 * 3 * 64 * 30 * 2
-    harness = make_harness(kv_memory_bytes=block_bytes * (longest // 16 + 4), max_running=8)
+    block_bytes = load_backend("cpu").kv_bytes_per_block(build_program(checkpoint.config), 16)
+    harness = make_harness(kv_memory_bytes=block_bytes * (longest // 16 + 2), max_running=8)
     assert_same(harness, alone, requests(prompts))
     assert harness.steps[-1].num_preempted > 0
 

@@ -44,7 +44,7 @@ def greedy_models() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A short text, and of the default model's logits the `columns` and the best few behind each token."""
+    """A short text, and of a model's logits the `columns` and the best few behind each token."""
 
     token_ids: list[int]
     columns: NDArray[np.int32]
@@ -59,8 +59,8 @@ class Text:
         return float(max(among_columns, among_best))
 
 
-def texts() -> list[Text]:
-    kept = np.load(DATA / "default_model" / "texts.npz")
+def texts(model: str = "default_model") -> list[Text]:
+    kept = np.load(DATA / model / "texts.npz")
     return [
         Text(
             token_ids=kept["token_ids"][begin:end].tolist(),
@@ -75,7 +75,7 @@ def texts() -> list[Text]:
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """2001 tokens of a novel, and the default model's 2000 predictions: of the true token, and of its best few."""
+    """2001 tokens of a novel, and a model's 2000 predictions: of the true token, and of its best few."""
 
     token_ids: list[int]
     logprobs: NDArray[np.float32]  # [2000], of token_ids[1:]
@@ -83,6 +83,6 @@ class Prose:
     best_logits: NDArray[np.float32]
 
     @classmethod
-    def read(cls) -> "Prose":
-        kept = np.load(DATA / "default_model" / "prose.npz")
+    def read(cls, model: str = "default_model") -> "Prose":
+        kept = np.load(DATA / model / "prose.npz")
         return cls(kept["token_ids"].tolist(), kept["logprobs"], kept["best_ids"], kept["best_logits"])

@@ -39,7 +39,7 @@ def run(
     Parameters
     ----------
     model
-        A GGUF file, a Hugging Face directory or a hub id; with --url, a name [the default model].
+        A GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; with --url, a name [the default model].
     url
         Ask this server instead of loading the model here.
     api_key

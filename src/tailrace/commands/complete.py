@@ -46,7 +46,7 @@ def run(
     suffix
         Fill the middle: continue the text up to this one. For code models that can.
     model
-        A GGUF file, a Hugging Face directory or a hub id; with --url, a name [the default model].
+        A GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; with --url, a name [the default model].
     url
         Ask this server instead of loading the model here.
     api_key

@@ -40,7 +40,7 @@ def run(
     Parameters
     ----------
     model
-        A GGUF file, a Hugging Face directory or a hub id [the embedded default model].
+        A GGUF file, a Hugging Face directory, a hub id or tiny-deepseek [the embedded default model].
     context
         Tokens of the context to give memory for [all that the model can take].
     quantize

@@ -47,7 +47,7 @@ def run(
     Parameters
     ----------
     model
-        A GGUF file, a Hugging Face directory or a hub id [the embedded default model].
+        A GGUF file, a Hugging Face directory, a hub id or tiny-deepseek [the embedded default model].
     host
         Address to listen on.
     port

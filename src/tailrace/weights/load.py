@@ -1,4 +1,4 @@
-"""From a model argument to a checkpoint: the default model, a GGUF file, a Hugging Face directory or a hub id."""
+"""From a model argument to a checkpoint: a model that we know by name, a GGUF file, a directory or a hub id."""
 
 import dataclasses
 from pathlib import Path
@@ -10,6 +10,7 @@ from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.hub import hub_directory, is_hub_id
 from tailrace.weights.lazy import Quantize
+from tailrace.weights.tiny_deepseek import TINY_DEEPSEEK_NAME, tiny_deepseek_path
 from tailrace.weights.wheel import Progress
 
 __all__ = ["open_checkpoint"]
@@ -18,7 +19,7 @@ __all__ = ["open_checkpoint"]
 def open_checkpoint(
     model: str | None, *, quantize: Quantize | None = None, mtp: bool = False, progress: Progress | None = None
 ) -> Checkpoint:
-    """Open what `model` names; None or "default" is the embedded model.
+    """Open what `model` names; None or "default" is the embedded model, "tiny-deepseek" the one in the package.
 
     `quantize` converts matrices wider than it on the way in; embedding and head stay at 8 bit, routers as they are.
     `mtp` loads the weights for multi-token prediction too. `progress` follows the download of the default model.
@@ -26,13 +27,15 @@ def open_checkpoint(
     """
     if model is None or model == "default":
         return dataclasses.replace(open_gguf(default_model_path(progress), quantize, mtp=mtp), name=DEFAULT_MODEL_NAME)
+    if model == TINY_DEEPSEEK_NAME:
+        return dataclasses.replace(open_gguf(tiny_deepseek_path(), quantize, mtp=mtp), name=TINY_DEEPSEEK_NAME)
     if (path := _existing(model)) is not None:
         return _open_directory(path, quantize, mtp) if path.is_dir() else open_gguf(path, quantize, mtp=mtp)
     if is_hub_id(model) and not model.endswith(".gguf"):
         return dataclasses.replace(open_directory(hub_directory(model), quantize, mtp=mtp), name=model)
     raise SetupError(
-        f"model {model!r} is neither a file nor a directory here, nor a hub id (owner/name); leave it out for the "
-        "default model"
+        f"model {model!r} is neither a file nor a directory here, nor a hub id (owner/name), nor "
+        f"{TINY_DEEPSEEK_NAME!r}; leave it out for the default model"
     )
 
 
