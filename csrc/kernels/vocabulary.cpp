@@ -21,7 +21,9 @@ int arg_max(const float* x, int n) {
     const Vec best = set1(largest_of(x, n));
     for (int i = 0; i < n; i += kLanes) {
         const Vec v = n - i >= kLanes ? load(x + i) : load_or(x + i, n - i, kLowest);
-        const uint32_t bits = at_least(v, best);
+        uint32_t bits = at_least(v, best);
+        // What fills up the last vector is the largest where no logit is a number.
+        if (n - i < kLanes) bits &= (1u << (n - i)) - 1;
         if (bits != 0) return i + __builtin_ctz(bits);
     }
     return 0;

@@ -93,14 +93,18 @@ int Sampler::pick(const float* logits, const Sampling& sampling, int row) {
 // Appends what weighs at least `least` and less than `below` to the candidates, in order; how many there are then.
 int Sampler::collect(const float* logits, float least, float below, int count) {
     const int found = kernels_.collect(weights_.data(), vocab_, least, below, ids_.data());
-    for (int i = 0; i < found; ++i) candidates_[count + i] = candidate(logits[ids_[i]], ids_[i]);
-    std::sort(candidates_.begin() + count, candidates_.begin() + count + found);
-    return count + found;
+    const int first = count;
+    for (int i = 0; i < found; ++i) {
+        const Candidate next = candidate(logits[ids_[i]], ids_[i]);
+        if (next != kNoCandidate) candidates_[count++] = next;
+    }
+    std::sort(candidates_.begin() + first, candidates_.begin() + count);
+    return count;
 }
 
 int Sampler::pick_by_chance(const float* logits, const Sampling& sampling, int row) {
     const int best = kernels_.arg_max(logits, vocab_);
-    if (logits[best] == -INFINITY) return best;  // every token is forbidden
+    if (!(logits[best] > -INFINITY)) return best;  // every token is forbidden, or no logit a number
     kernels_.exp_scaled(logits, vocab_, logits[best], sampling.temperature[row], weights_.data());
     // A weight of zero is never drawn.
     const float least = std::max(sampling.min_p[row], std::numeric_limits<float>::denorm_min());

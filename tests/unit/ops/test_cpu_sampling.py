@@ -163,3 +163,14 @@ def test_arrays_that_do_not_fit_are_refused(broken: dict[str, NDArray[np.generic
 
     with pytest.raises(EngineError, match=complaint):
         run(SamplingInputs(**(values | broken)))
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("name", CASES)
+def test_logits_that_are_no_numbers_draw_a_token_all_the_same(name: str, isa: str) -> None:
+    """What a broken model says is up to it; an id that it has no row for would end the engine."""
+    logits = LOGITS.copy()
+    logits[::2] = logits[1::2, ::3] = np.nan
+    drawn = run(CASES[name], logits, isa)
+    assert drawn.token_ids.min() >= 0
+    assert drawn.token_ids.max() < VOCAB
