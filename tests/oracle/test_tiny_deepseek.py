@@ -32,9 +32,11 @@ def reference(checkpoint: Checkpoint) -> Executable:
     return load_backend("reference").load(build_program(checkpoint.config), checkpoint.tensors, LIMITS)
 
 
-@pytest.fixture(scope="module")
-def cpu(checkpoint: Checkpoint) -> Iterator[Executable]:
-    executable = load_backend("cpu").load(build_program(checkpoint.config), checkpoint.tensors, PROSE_LIMITS)
+@pytest.fixture(scope="module", params=["bf16", "int8"])
+def cpu(checkpoint: Checkpoint, request: pytest.FixtureRequest) -> Iterator[Executable]:
+    """With latents kept in either format."""
+    backend = load_backend("cpu", request.param)
+    executable = backend.load(build_program(checkpoint.config), checkpoint.tensors, PROSE_LIMITS)
     yield executable
     executable.close()
 
