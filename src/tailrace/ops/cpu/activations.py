@@ -33,11 +33,14 @@ class ActivationMemory:
         sizes = {buffer: _num_bytes(buffer, limits, quantized_bytes) for buffer in lifetimes}
         shared, shared_bytes = _place(sizes, lifetimes)
         # A thread's own copy serves the stage behind the norm alone: of another it may do pieces without having done
-        # any of that one.
+        # any of that one. A norm that puts out floats too is computed once, for all threads.
         normed = [
             stage.codes
             for index, stage in enumerate(stages)
-            if isinstance(stage, NormStage) and stage.codes is not None and lifetimes[stage.codes][1] == index + 1
+            if isinstance(stage, NormStage)
+            and stage.codes is not None
+            and stage.out is None
+            and lifetimes[stage.codes][1] == index + 1
         ]
         copies = {buffer: quantized_bytes(private_rows, buffer.tensor.cols) for buffer in normed}
         private, private_bytes = _place(copies, lifetimes)
