@@ -1,5 +1,6 @@
-"""Two models with trained weights, opened once for all tests of the engine: grouped-query and latent attention."""
+"""Models with trained weights, opened once for all tests of the engine: grouped-query, latent and sparse attention."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -7,11 +8,18 @@ import pytest
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.load import open_checkpoint
 from tests.engine import harness
+from tests.support.sparse import with_random_index
+
+MODELS: dict[str, Callable[[], Checkpoint]] = {
+    "default": lambda: open_checkpoint("default"),
+    "tiny-deepseek": lambda: open_checkpoint("tiny-deepseek"),
+    "tiny-deepseek, sparse": lambda: with_random_index(open_checkpoint("tiny-deepseek")),
+}
 
 
-@pytest.fixture(scope="session", params=["default", "tiny-deepseek"])
+@pytest.fixture(scope="session", params=MODELS)
 def checkpoint(request: pytest.FixtureRequest) -> Checkpoint:
-    return open_checkpoint(request.param)
+    return MODELS[request.param]()
 
 
 @pytest.fixture(scope="session")
