@@ -1,10 +1,11 @@
-"""The shapes that are measured: whole models, and the linears of one whose attention and experts have no ops yet."""
+"""The shapes that are measured: a whole model, and the linears and experts of another one by one."""
 
 from dataclasses import dataclass
 
-from tailrace.models.config import ModelConfig
+from tailrace.models.config import MixtureConfig, ModelConfig
+from tailrace.ops.program import Routing
 
-__all__ = ["R1_DISTILL_QWEN_1_5B", "V2_LITE", "Projections"]
+__all__ = ["R1_DISTILL_QWEN_1_5B", "V2_LITE", "V2_LITE_EXPERTS", "V2_LITE_HIDDEN", "Projections"]
 
 R1_DISTILL_QWEN_1_5B = ModelConfig(
     architecture="qwen2",
@@ -37,17 +38,20 @@ class Projections:
     is_sampled: bool = False
 
 
+V2_LITE_HIDDEN = 2048
+
+
 def _gated(prefix: str, inner: int) -> Projections:
-    return Projections(2048, {"gate": inner, "up": inner}, prefix, is_gated=True)
+    return Projections(V2_LITE_HIDDEN, {"gate": inner, "up": inner}, prefix, is_gated=True)
 
 
 # DeepSeek-V2-Lite: hidden 2048, 16 heads of 128 + 64, latent 512 + 64, 64 experts and 2 shared of 1408, dense 10944.
 V2_LITE = (
-    Projections(2048, {"q": 16 * (128 + 64), "kv_a": 512 + 64}),
+    Projections(V2_LITE_HIDDEN, {"q": 16 * (128 + 64), "kv_a": 512 + 64}),
     Projections(512, {"kv_b": 16 * (128 + 128)}),
-    Projections(16 * 128, {"o": 2048}),
+    Projections(16 * 128, {"o": V2_LITE_HIDDEN}),
     _gated("dense ", 10944),
-    _gated("expert ", 1408),
     _gated("shared ", 2 * 1408),
-    Projections(2048, {"head": 102400}, is_sampled=True),
+    Projections(V2_LITE_HIDDEN, {"head": 102400}, is_sampled=True),
 )
+V2_LITE_EXPERTS = MixtureConfig(Routing(64, 6, "softmax"), expert_size=1408)

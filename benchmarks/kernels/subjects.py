@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+from benchmarks.kernels.mixtures import mixture_subject
 from benchmarks.kernels.projections import projections_subject
 from benchmarks.kernels.random_weights import random_weights
-from benchmarks.kernels.shapes import R1_DISTILL_QWEN_1_5B, V2_LITE
+from benchmarks.kernels.shapes import R1_DISTILL_QWEN_1_5B, V2_LITE, V2_LITE_EXPERTS, V2_LITE_HIDDEN
 from benchmarks.kernels.subject import Subject
 from tailrace.models.registry import build_program
 from tailrace.weights.load import open_checkpoint
@@ -28,6 +29,7 @@ def _random_model() -> Iterator[Subject]:
 def _v2_lite() -> Iterator[Subject]:
     for projections in V2_LITE:
         yield projections_subject(projections, num_bytes=COLD_BYTES)
+    yield mixture_subject(V2_LITE_HIDDEN, V2_LITE_EXPERTS)
 
 
 SUBJECTS: dict[str, Callable[[], Iterator[Subject]]] = {
@@ -38,5 +40,5 @@ SUBJECTS: dict[str, Callable[[], Iterator[Subject]]] = {
 SUBJECT_NOTES = {
     "SmolLM2-135M": "the default model with its own weights, on prose",
     "R1-Distill-Qwen-1.5B": "random int4, int8 embedding and head; activations with loud channels as real ones have",
-    "DeepSeek-V2-Lite": "its linears one by one, random int4; no attention and no routing yet",
+    "DeepSeek-V2-Lite": "its linears and experts one by one, random int4; `tailrace bench synth` has the whole",
 }

@@ -4,12 +4,24 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from benchmarks.kernels.steps import Case, fill_context, limits, step
 from benchmarks.kernels.subject import Subject
 from tailrace.ops.api import Limits, StepInputs
 from tailrace.ops.cpu.backend import Ceilings, CpuBackend, CpuExecutable, measure_ceilings
-from tailrace.ops.cpu.stages import AttentionStage, Buffer, GatedStage, GemmStage, Stage
-from tailrace.ops.program import Program, Weight
+from tailrace.ops.cpu.stages import (
+    AttentionStage,
+    DispatchStage,
+    ExpertDownStage,
+    ExpertGatedStage,
+    GatedStage,
+    GemmStage,
+    RouteStage,
+    Stage,
+)
+from tailrace.ops.program import Experts, Program, Tensor, Weight
 
 __all__ = ["WHOLE", "Line", "Profile", "highest_ceilings", "measure"]
 
@@ -18,6 +30,7 @@ WHOLE = "whole step"
 _CEILING_BYTES = 96 * 2**20
 _MIN_REPEATS = 2
 _ROUND_S = 0.4  # for each case and round
+_PROJECTIONS = GemmStage | GatedStage | RouteStage | DispatchStage | ExpertGatedStage | ExpertDownStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +39,14 @@ class Cost:
 
     num_bytes: float = 0
     num_ops: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What of caches and experts a step reads."""
+
+    kv_value_bytes: float  # of one key or value of one dimension, scales and padding included
+    expert_share: float  # of the experts of a mixture, those that some row has chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +117,10 @@ def measure(
         fill_context(executable, bounds, subject.token_ids)
     profiles = []
     for case in of:
+        before = executable.expert_loads
         stages = executable.profile(step(case, bounds, subject.token_ids))
-        costs = _costs(subject, case, [stage for stage, _ in stages], _kv_value_bytes(executable, subject, bounds))
-        profiles.append(Profile(case, costs, []))
+        reads = Reads(_kv_value_bytes(executable, subject, bounds), _expert_share(before, executable.expert_loads))
+        profiles.append(Profile(case, _costs(subject, case, [stage for stage, _ in stages], reads), []))
     for _ in range(num_rounds):
         for profile in profiles:
             profile.rounds_s.append(_quickest(executable, step(profile.case, bounds, subject.token_ids), subject))
@@ -125,20 +147,24 @@ def _by_op(subject: Subject, stages: Sequence[tuple[Stage, float]]) -> dict[str,
     return times
 
 
+def _expert_share(before: Sequence[NDArray[np.uint64]], after: Sequence[NDArray[np.uint64]]) -> float:
+    busy = [np.mean(now > then) for then, now in zip(before, after, strict=True)]
+    return float(np.mean(busy)) if busy else 0.0
+
+
 def _kv_value_bytes(executable: CpuExecutable, subject: Subject, of: Limits) -> float:
-    """Of one key or value of one dimension, scales and padding included."""
     num_values = subject.program.kv_values_per_token * of.block_tokens
     return executable.kv_bytes_per_block / num_values if num_values else 0.0
 
 
-def _costs(subject: Subject, case: Case, stages: Sequence[Stage], kv_value_bytes: float) -> dict[str, Cost]:
+def _costs(subject: Subject, case: Case, stages: Sequence[Stage], reads: Reads) -> dict[str, Cost]:
     """What each line of the case costs; ops whose lines are not wanted have none."""
     costs: dict[str, Cost] = {}
     total = Cost()
     for stage in stages:
-        cost = _cost(stage, case, subject, kv_value_bytes)
+        cost = _cost(stage, case, subject, reads)
         total = _sum(total, cost)
-        if subject.is_whole or isinstance(stage, GemmStage | GatedStage):
+        if subject.is_whole or isinstance(stage, _PROJECTIONS):
             op = _op_name(subject, stage)
             costs[op] = _sum(costs.get(op, Cost()), cost)
     return costs | ({WHOLE: total} if subject.is_whole else {})
@@ -154,24 +180,32 @@ def _op_name(subject: Subject, stage: Stage) -> str:
             return f"{subject.prefix}linear " + "+".join(weight.name.rsplit(".", 1)[-1] for weight in weights)
         case GatedStage():
             return f"{subject.prefix}linear gate+up, swiglu"
+        case ExpertGatedStage():
+            return "experts gate+up, swiglu"
+        case ExpertDownStage():
+            return "experts down"
         case _:
             return type(stage).__name__.removesuffix("Stage").lower()
 
 
-def _cost(stage: Stage, case: Case, subject: Subject, kv_value_bytes: float) -> Cost:
+def _cost(stage: Stage, case: Case, subject: Subject, reads: Reads) -> Cost:
     match stage:
         case GemmStage(weights=used, out=out):
-            return _linear_cost(used, _num_rows(out, case), subject)
+            return _linear_cost(used, _num_rows(out.tensor, case), subject)
         case GatedStage(gate=gate, up=up, codes=codes):
-            return _linear_cost((gate, up), _num_rows(codes, case), subject)
+            return _linear_cost((gate, up), _num_rows(codes.tensor, case), subject)
+        case ExpertGatedStage(op=op):
+            return _expert_cost(op, (op.gate, op.up), _num_rows(op.x, case), subject, reads.expert_share)
+        case ExpertDownStage(op=op):
+            return _expert_cost(op, (op.down,), _num_rows(op.x, case), subject, reads.expert_share)
         case AttentionStage():
-            return _attention_cost(stage, case, subject.program, kv_value_bytes)
+            return _attention_cost(stage, case, subject.program, reads.kv_value_bytes)
         case _:
             return Cost()
 
 
-def _num_rows(buffer: Buffer, case: Case) -> int:
-    return case.num_rows if buffer.tensor.rows == "tokens" else case.num_sequences
+def _num_rows(tensor: Tensor, case: Case) -> int:
+    return case.num_rows if tensor.rows == "tokens" else case.num_sequences
 
 
 def _linear_cost(used: Sequence[Weight], rows: int, subject: Subject) -> Cost:
@@ -179,6 +213,12 @@ def _linear_cost(used: Sequence[Weight], rows: int, subject: Subject) -> Cost:
         num_bytes=sum(subject.weights[weight.name].num_bytes for weight in used) / subject.copies,
         num_ops=sum(2 * rows * weight.shape[0] * weight.shape[1] for weight in used) / subject.copies,
     )
+
+
+def _expert_cost(op: Experts, used: Sequence[Weight], rows: int, subject: Subject, share: float) -> Cost:
+    """Weights of the experts that somebody chose, and the products of each row with those of its own."""
+    all_experts = _linear_cost(used, rows, subject)
+    return Cost(share * all_experts.num_bytes, op.routing.top_k / op.routing.num_experts * all_experts.num_ops)
 
 
 def _attention_cost(stage: AttentionStage, case: Case, program: Program, kv_value_bytes: float) -> Cost:

@@ -1,14 +1,17 @@
 import numpy as np
 import pytest
 
+from benchmarks.kernels.mixtures import mixture_subject
 from benchmarks.kernels.projections import projections_subject
 from benchmarks.kernels.random_weights import random_weights
 from benchmarks.kernels.shapes import Projections
 from benchmarks.kernels.steps import Case, cases
 from benchmarks.kernels.subject import Subject
 from benchmarks.kernels.timing import Cost, Profile, measure
+from tailrace.models.config import MixtureConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.cpu.backend import Ceilings, CpuBackend
+from tailrace.ops.program import Routing
 from tests.support.tiny import CONFIGS
 
 CEILINGS = Ceilings(read_bytes_per_s=1e9, dot_ops_per_s=1e12)
@@ -40,6 +43,14 @@ def test_linears_of_sampled_rows_cost_what_these_rows_cost() -> None:
     subject = projections_subject(Projections(64, {"head": 96}, is_sampled=True), num_bytes=1)
 
     assert profile(subject, Case("prefill 16", 1, 16, 0)).costs["linear head"].num_ops == 2 * 64 * 96
+
+
+def test_of_experts_only_those_that_a_row_chose_are_read() -> None:
+    subject = mixture_subject(64, MixtureConfig(Routing(8, 3, "softmax"), expert_size=96))
+    costs = profile(subject, Case("decode 1", 1, 1, 16)).costs
+
+    assert set(costs) == {"experts linear router", "route", "dispatch", "experts gate+up, swiglu", "experts down"}
+    assert costs["experts down"] == Cost(num_bytes=3 * (64 * 96 // 2 + 64 * 3 * 4), num_ops=2 * 3 * 64 * 96)
 
 
 def test_attention_reads_the_cache_of_every_sequence() -> None:
