@@ -32,7 +32,7 @@ class ExpertPlan {
     int32_t* choice_of(int row, const Routing& routing) { return experts_.data() + row * routing.top_k; }
     float* weights_of(int row, const Routing& routing) { return choice_weights_.data() + row * routing.top_k; }
 
-    // Counts down the pieces of routing, from 0 up to `num_pieces`; true for the one that ends last.
+    // Counts the pieces of routing that have ended; true for the last of `num_pieces`.
     bool is_last_piece(int num_pieces);
     // Sorts the choices of `num_rows` rows, which all lie there.
     void build(int num_rows, const Routing& routing);
