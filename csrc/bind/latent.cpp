@@ -49,6 +49,7 @@ class LatentBuilder {
         stage->out = {out, num_heads * stage->latent_dim};
         stage->quantized = builder_.codes(quantized, num_heads * stage->latent_dim, false);
         program.limit_heads(std::min(num_heads, kAttentionRows));
+        if (selection) program.limit_shared(top_k);
         program.reserve_scratch(latent_scratch_bytes(stage->cache.head_dim));
         program.add(std::move(stage));
     }

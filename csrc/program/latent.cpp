@@ -66,15 +66,24 @@ void LatentAttentionStage::run(const Worker& worker, int piece) const {
     const QueryGroup& group = worker.query_groups[(num_pieces(worker) - 1 - piece) / parts];
     const auto [first, last] = share(num_heads, piece % parts, parts);
     const Heads heads{first, last - first};
-    if (selection) {
+    if (sees_all(worker, group)) {
+        attend(worker, group, heads);
+    } else {
         for (int i = 0; i < group.num_tiles; ++i) {
             attend_selected(worker, worker.query_tiles[group.first_tile + i], heads);
         }
-    } else {
-        attend(worker, group, heads);
     }
     if (!quantized) return;
     for (int i = 0; i < group.num_tiles; ++i) quantize(worker, worker.query_tiles[group.first_tile + i], heads);
+}
+
+// Whether no row of the group has more positions than are selected.
+bool LatentAttentionStage::sees_all(const Worker& worker, const QueryGroup& group) const {
+    if (!selection) return true;
+    const auto tiles = worker.query_tiles.begin() + group.first_tile;
+    return std::all_of(tiles, tiles + group.num_tiles, [&](const QueryTile& tile) {
+        return worker.position_of(tile.first_row + tile.num_tokens - 1) < selection->cols;
+    });
 }
 
 void LatentAttentionStage::attend(const Worker& worker, const QueryGroup& group, Heads heads) const {

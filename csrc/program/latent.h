@@ -58,6 +58,7 @@ struct LatentAttentionStage final : Stage {
     };
 
     int head_parts(const StepView& step) const;
+    bool sees_all(const Worker& worker, const QueryGroup& group) const;
     void attend(const Worker& worker, const QueryGroup& group, Heads heads) const;
     void attend_selected(const Worker& worker, const QueryTile& tile, Heads heads) const;
     AttentionSequence sequence(const Worker& worker, const QueryTile& tile, Heads heads) const;

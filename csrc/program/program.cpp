@@ -104,6 +104,8 @@ void Program::limit_heads(int heads_per_kv_head) {
     queries_.limit_tokens(kAttentionRows / heads_per_kv_head);
 }
 
+void Program::limit_shared(int num_positions) { queries_.limit_shared(num_positions); }
+
 void Program::reserve_scratch(size_t bytes) { scratch_bytes_ = std::max(scratch_bytes_, bytes); }
 
 void Program::run(const Step& step, const Sampling* sampling, const Samples& samples) {

@@ -39,6 +39,7 @@ class Program final : private Work {
     const Limits& limits() const { return limits_; }
     CacheView cache(int index) const { return caches_.at(index); }
     void limit_heads(int heads_per_kv_head);  // of an attention stage
+    void limit_shared(int num_positions);     // of a sequence that attention reads together with another
     void reserve_scratch(size_t bytes);       // for each thread, at least
     size_t block_bytes() const { return block_bytes_; }
     int vocab() const { return logits_.cols; }

@@ -70,6 +70,7 @@ void QueryPlan::sort_decoding(const Step& step) {
     });
     common_.assign(num_decoding_, 0);
     for (int i = 0; i + 1 < num_decoding_; ++i) {
+        if (std::max(step.starts[tiles_[i].sequence], step.starts[tiles_[i + 1].sequence]) >= max_shared_) continue;
         const FullBlocks one(limits_, step, tiles_[i].sequence), next(limits_, step, tiles_[i + 1].sequence);
         const int32_t* end = one.ids + std::min(one.count, next.count);
         const auto blocks = static_cast<int>(std::mismatch(one.ids, end, next.ids).first - one.ids);

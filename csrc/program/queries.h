@@ -1,6 +1,7 @@
 // Which tokens of a step attention takes together.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "program/step.h"
@@ -15,6 +16,8 @@ class QueryPlan {
     // Of a group, at most.
     void limit_tokens(int num_tokens) { max_tokens_ = num_tokens < max_tokens_ ? num_tokens : max_tokens_; }
     int max_tokens() const { return max_tokens_; }
+    // Sequences that have more positions share nothing: each sees others of them.
+    void limit_shared(int num_positions) { max_shared_ = num_positions < max_shared_ ? num_positions : max_shared_; }
 
     // Sequences that compute one token are grouped where their block tables begin alike; what attention then computes
     // is the same, but it reads the blocks they share once. All others are cut into tiles that are groups of their own.
@@ -34,6 +37,7 @@ class QueryPlan {
     const Limits limits_;
     const int min_groups_;  // so that all threads have work
     int max_tokens_;
+    int max_shared_ = std::numeric_limits<int>::max();
     int num_decoding_ = 0;
     std::vector<QueryTile> tiles_;  // the decoding ones first
     std::vector<int> common_;       // tokens that a decoding tile shares with the one behind it

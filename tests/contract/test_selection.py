@@ -9,10 +9,22 @@ import pytest
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.api import Backend, KvFormat
-from tailrace.ops.cpu.backend import CpuBackend, supported_isas
+from tailrace.ops.cpu.backend import CpuBackend, CpuExecutable, supported_isas
 from tailrace.ops.packed import quantize_int8
 from tailrace.ops.reference import ReferenceBackend
-from tests.contract.test_backends import BACKENDS, KV_TOLERANCE, LIMITS, NARROW_BACKENDS, NUM_TOKENS, error, logits_of
+from tests.contract.test_backends import (
+    BACKENDS,
+    KV_TOLERANCE,
+    LIMITS,
+    NARROW_BACKENDS,
+    NUM_TOKENS,
+    SHARED_LIMITS,
+    Family,
+    decode_families,
+    error,
+    loaded,
+    logits_of,
+)
 from tests.support.mixtures import MIXTURES
 from tests.support.steps import teacher_forced
 from tests.support.tiny import CONFIGS, DEEPSEEK_CONFIGS, random_ids, random_weights
@@ -41,6 +53,22 @@ def test_where_everything_is_selected_nothing_changes_by_a_bit(any_backend: Back
 
     assert np.array_equal(sparse[:100], dense[:100])
     assert not np.array_equal(sparse[100:], dense[100:])
+
+
+@pytest.mark.parametrize(("top_k", "is_together"), [(20, False), (190, True)])
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("kv_format", get_args(KvFormat))
+def test_sequences_that_share_blocks_read_together_what_is_not_selected(
+    kv_format: KvFormat, isa: str, top_k: int, is_together: bool
+) -> None:
+    config, decoding = replace(selecting(top_k), mixture=None), (Family(96, 4), Family(130, 4))
+    with loaded(CpuBackend(isa, kv_format), config, quantize_int8, SHARED_LIMITS) as executable:
+        assert isinstance(executable, CpuExecutable)
+        apart = decode_families(executable, config, decoding, is_shared=False)
+        together = decode_families(executable, config, decoding, is_shared=True)
+        assert (executable.shared_reads > 0) == is_together
+
+    assert np.array_equal(together, apart)
 
 
 @pytest.mark.parametrize("kv_format", KV_TOLERANCE)
