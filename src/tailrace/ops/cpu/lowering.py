@@ -186,11 +186,8 @@ class _Lowering:
 
     def _select(self, op: SelectPositions, out: Buffer) -> Iterator[Stage]:
         yield from self._missing_angles(op.rope)
-        angles, q, head_weights = (
-            self._angles[_kept_with(op.rope)],
-            Buffer(op.q, "float"),
-            Buffer(op.head_weights, "float"),
-        )
+        angles = self._angles[_kept_with(op.rope)]
+        q, head_weights = Buffer(op.q, "float"), Buffer(op.head_weights, "float")
         yield IndexKeyStage(Buffer(op.k, "float"), angles, op)
         yield IndexScoreStage(q, head_weights, angles, op)
         yield SelectStage(q, head_weights, angles, op, out)
