@@ -11,15 +11,19 @@ from tailrace.ops.cpu.stages import (
     Buffer,
     GatedStage,
     GemmStage,
+    IndexKeyStage,
+    IndexScoreStage,
     KernelFormat,
+    LatentAttentionStage,
     NormStage,
     QuantizeStage,
+    SelectStage,
     Stage,
     SwiGluStage,
     buffers_of,
 )
 from tailrace.ops.program import Program
-from tests.support.tiny import CONFIGS
+from tests.support.tiny import CONFIGS, DEEPSEEK_CONFIGS
 
 CONFIG = CONFIGS["plain"]
 
@@ -92,6 +96,14 @@ def test_heads_that_end_within_a_group_are_quantised_afterwards() -> None:
 
 def test_angles_are_computed_once_for_all_layers() -> None:
     assert kinds(lowered(build_program(CONFIG), "q4"))[AnglesStage] == 1
+
+
+def test_attention_and_its_index_turn_by_the_same_angles() -> None:
+    """The one turns neighbours, the other halves."""
+    stages = kinds(lowered(build_program(DEEPSEEK_CONFIGS["sparse"]), "f32"))
+
+    assert stages[AnglesStage] == 1
+    assert stages[IndexKeyStage] == stages[IndexScoreStage] == stages[SelectStage] == stages[LatentAttentionStage] == 3
 
 
 def test_every_buffer_is_written_before_it_is_read() -> None:
