@@ -215,7 +215,8 @@ EXPERT_TOKENS = Metric(
     "tailrace_expert_tokens",
     Kind.COUNTER,
     "tokens",
-    "Tokens computed by experts, by the layer that is a mixture of them: a token counts once for each it was sent to.",
+    "Tokens computed by experts, by layer: a token counts once for each of its experts. The last layer computes sampled "
+    "tokens alone.",
     labels=("layer",),
 )
 EXPERT_IMBALANCE = Metric(
