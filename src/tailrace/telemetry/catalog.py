@@ -215,8 +215,7 @@ EXPERT_TOKENS = Metric(
     "tailrace_expert_tokens",
     Kind.COUNTER,
     "tokens",
-    "Tokens computed by experts, by layer: a token counts once for each of its experts. The last layer computes sampled "
-    "tokens alone.",
+    "Tokens that experts computed, by layer: one counts once for each of its experts. In the last layer, sampled ones.",
     labels=("layer",),
 )
 EXPERT_IMBALANCE = Metric(
