@@ -27,6 +27,9 @@ void norm(Builder& self, bool samples, int cols, size_t x, int weight, float eps
     stage->eps = eps;
     stage->out = self.floats(out, cols);
     stage->quantized = self.codes(quantized, cols, samples);
+    if (out && stage->quantized && stage->quantized->private_offset) {
+        throw std::invalid_argument("a norm whose floats are wanted is computed once: no thread has codes of its own");
+    }
     self.program().add(std::move(stage));
 }
 

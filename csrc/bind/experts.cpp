@@ -26,7 +26,10 @@ class MixtureBuilder {
   public:
     MixtureBuilder(Builder& builder, std::shared_ptr<ExpertPlan> plan, bool samples, const Routing& routing)
         : builder_(builder), mixture_{builder.rows(samples), routing, std::move(plan)} {
-        if (routing_scratch_floats(routing) > kScratchFloats) throw std::invalid_argument("too many experts");
+        if (routing_scratch_floats(routing) > kScratchFloats) {
+            throw std::invalid_argument(std::to_string(routing.num_experts) +
+                                        " experts: too many to route a row at once");
+        }
         mixture_.plan->reserve(max_rows(), routing);
     }
 

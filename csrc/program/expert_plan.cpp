@@ -54,7 +54,7 @@ void ExpertPlan::add_blocks(int expert, int first, int last, int max_count) {
     }
 }
 
-TileRange ExpertPlan::share_of(int piece, int num_pieces, int units) const {
+Range ExpertPlan::share_of(int piece, int num_pieces, int units) const {
     const int64_t total = costs_.back() * units;
     return {first_unit(total * piece / num_pieces, units), first_unit(total * (piece + 1) / num_pieces, units)};
 }

@@ -44,7 +44,7 @@ class ExpertPlan {
 
     // Of `units` equal pieces of work with the weights of each block, numbered block by block: those that one of
     // `num_pieces` takes, so that all take about as long.
-    TileRange share_of(int piece, int num_pieces, int units) const;
+    Range share_of(int piece, int num_pieces, int units) const;
 
   private:
     void add_blocks(int expert, int first, int last, int max_count);

@@ -19,8 +19,8 @@ void prefetch_tile(const Tile& tile) {
 }
 
 // Neighbouring rows times neighbouring tiles; column 0 of the first of these rows and tiles goes to `out`.
-void multiply(const Worker& worker, const Matrix& matrix, const ExpertRows& x, RowRange rows, TileRange tiles,
-              float* out, size_t stride) {
+void multiply(const Worker& worker, const Matrix& matrix, const ExpertRows& x, RowRange rows, Range tiles, float* out,
+              size_t stride) {
     const Tile* first = matrix.tiles.data() + tiles.first;
     const int count = tiles.last - tiles.first;
     // Row and column numbers count from the first of all.
@@ -119,7 +119,7 @@ void ExpertGatedStage::run_unit(const Worker& worker, int unit, const Tile* next
     const ExpertRows& from = is_laid_out ? places : x;
     const RowRange rows{is_laid_out ? block.first : mixture.plan->row_at(block.first), block.count};
     const int tile = unit % num_units() * kUnitTiles;
-    const TileRange tiles{tile, std::min(tile + kUnitTiles, num_tiles(*gate))};
+    const Range tiles{tile, std::min(tile + kUnitTiles, num_tiles(*gate))};
     const int column = tile * kTile, cols = std::min(kGatedOutputs, gate->outputs - column);
     multiply(worker, *gate, from, rows, tiles, worker.scratch, 2 * cols);
     multiply(worker, *up, from, rows, tiles, worker.scratch + cols, 2 * cols);
@@ -159,7 +159,7 @@ void ExpertDownStage::run(const Worker& worker, int piece) const {
     }
 }
 
-void ExpertDownStage::run_block(const Worker& worker, const RowBlock& block, TileRange tiles, const Tile* next) const {
+void ExpertDownStage::run_block(const Worker& worker, const RowBlock& block, Range tiles, const Tile* next) const {
     const Matrix& matrix = *experts[block.expert];
     const int at_once = std::max(static_cast<int>(kScratchFloats) / (kTile * block.count), 1);
     for (int first = tiles.first; first < tiles.last; first += at_once) {

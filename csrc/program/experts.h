@@ -84,7 +84,7 @@ struct ExpertDownStage final : Stage {
     void run(const Worker& worker, int piece) const override;
 
   private:
-    void run_block(const Worker& worker, const RowBlock& block, TileRange tiles, const Tile* next) const;
+    void run_block(const Worker& worker, const RowBlock& block, Range tiles, const Tile* next) const;
 };
 
 }  // namespace tailrace

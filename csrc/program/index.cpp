@@ -16,12 +16,6 @@ size_t score_floats(const Limits& limits) {
     return static_cast<size_t>(blocks_over(limits.max_blocks_per_sequence * limits.block_tokens)) * kKeyBlock;
 }
 
-RotaryHead turned_head(const Worker& worker, const FloatBuffer& angles, int row, const float* x, int head_dim) {
-    const float* cosines = row_of(worker, angles, row);
-    const int half = angles.cols / 2;
-    return {x, head_dim, nullptr, 0.0f, cosines, cosines + half, 2 * half, false};
-}
-
 }  // namespace
 
 int IndexKeyStage::num_pieces(const StepView& step) const { return row_pieces(step, step.step.num_tokens); }
@@ -31,7 +25,9 @@ void IndexKeyStage::run(const Worker& worker, int piece) const {
     float* key = worker.scratch;
     for (int row = first; row < last; ++row) {
         worker.kernels.layer_norm(row_of(worker, k, row), norm, norm_bias, cache.head_dim, eps, key);
-        worker.kernels.rotate(turned_head(worker, angles, row, key, cache.head_dim), key);
+        RotaryHead head = rotary_head(worker, angles, row, cache.head_dim, is_interleaved);
+        head.x = key;
+        worker.kernels.rotate(head, key);
         const int position = worker.position_of(row);
         uint8_t* tile = tile_of(cache, worker.blocks_of(worker.row_sequences[row]), position, 0);
         worker.kernels.store_kv(cache.format, key, nullptr, cache.head_dim, position % kKeyGroup, tile);
@@ -70,10 +66,10 @@ void PositionIndex::score(const Worker& worker, int row, int first, int last, fl
 }
 
 void PositionIndex::turn(const Worker& worker, int row, float* queries) const {
-    const float* source = row_of(worker, q, row);
-    for (int head = 0; head < num_heads; ++head) {
-        const int first = head * cache.head_dim;
-        worker.kernels.rotate(turned_head(worker, angles, row, source + first, cache.head_dim), queries + first);
+    RotaryHead head = rotary_head(worker, angles, row, cache.head_dim, is_interleaved);
+    head.x = row_of(worker, q, row);
+    for (int h = 0; h < num_heads; ++h, head.x += cache.head_dim) {
+        worker.kernels.rotate(head, queries + h * cache.head_dim);
     }
 }
 

@@ -14,6 +14,7 @@ namespace tailrace {
 struct IndexKeyStage final : Stage {
     FloatBuffer k;
     FloatBuffer angles;
+    bool is_interleaved;
     CacheView cache;
     const float* norm;
     const float* norm_bias;
@@ -42,6 +43,7 @@ struct PositionIndex {
     FloatBuffer q;
     FloatBuffer head_weights;
     FloatBuffer angles;
+    bool is_interleaved;
     CacheView cache;
     int num_heads;
     int top_k;

@@ -7,10 +7,6 @@
 
 namespace tailrace {
 
-struct Range {
-    int first, last;
-};
-
 // The share of one piece when n things are cut into equal pieces.
 inline Range share(int n, int piece, int num_pieces) {
     return {static_cast<int>(static_cast<int64_t>(n) * piece / num_pieces),
@@ -97,6 +93,14 @@ inline float fine_share(Rows rows) { return rows == Rows::kTokens ? kFineShareOf
 
 inline void quantize_row(const Worker& worker, const float* x, const QuantizedRows& out, int row, float fine_share) {
     worker.kernels.quantize(x, out, row, 0, out.groups, fine_share);
+}
+
+// A head that turns by the angles of its row.
+inline RotaryHead rotary_head(const Worker& worker, const FloatBuffer& angles, int row, int head_dim,
+                              bool is_interleaved) {
+    const float* cosines = row_of(worker, angles, row);
+    const int half = angles.cols / 2;
+    return {nullptr, head_dim, nullptr, 0.0f, cosines, cosines + half, 2 * half, is_interleaved};
 }
 
 inline int row_chunks(int num_rows) { return (num_rows + kRowChunk - 1) / kRowChunk; }

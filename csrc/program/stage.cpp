@@ -90,8 +90,7 @@ void GemmStage::add(const Matrix& matrix, int first_input, int column) {
     num_bytes += matrix.tiles.size() * tile_bytes(matrix.format, matrix.inputs);
 }
 
-void GemmStage::run_tiles(const Worker& worker, RowRange range, TileRange wanted, float* out_rows,
-                          size_t stride) const {
+void GemmStage::run_tiles(const Worker& worker, RowRange range, Range wanted, float* out_rows, size_t stride) const {
     const GemmOutput target{out_rows, stride, bias.empty() ? nullptr : bias.data(),
                             residual ? row_of(worker, *residual, 0) : nullptr,
                             residual ? static_cast<size_t>(residual->cols) : 0};
@@ -114,7 +113,7 @@ void GemmStage::run_tiles(const Worker& worker, RowRange range, TileRange wanted
 }
 
 // Logits that only the best token is wanted of never leave the cache.
-void GemmStage::pick_best(const Worker& worker, RowRange range, TileRange tiles) const {
+void GemmStage::pick_best(const Worker& worker, RowRange range, Range tiles) const {
     const int at_once = std::max(static_cast<int>(kScratchFloats) / (kTile * range.count), 1);
     for (int first = tiles.first; first < tiles.last; first += at_once) {
         const int last = std::min(first + at_once, tiles.last);
@@ -230,10 +229,10 @@ void RopeStage::run(const Worker& worker, int piece) const {
 // Turns and stores what belongs to one KV head: its key and value, and the queries that will read it.
 void RopeStage::run_heads(const Worker& worker, int row, int kv_head) const {
     const int dim = cache.head_dim, kv_heads = cache.num_kv_heads, group = num_heads / kv_heads;
-    const int half = angles.cols / 2;
-    const float* cosines = row_of(worker, angles, row);
     const float* source = row_of(worker, qkv, row);
-    RotaryHead head{nullptr, dim, q_norm, eps, cosines, cosines + half, 2 * half, is_interleaved};
+    RotaryHead head = rotary_head(worker, angles, row, dim, is_interleaved);
+    head.norm = q_norm;
+    head.eps = eps;
     for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         head.x = source + h * dim;
         worker.kernels.rotate(head, row_of(worker, out, row) + h * dim);

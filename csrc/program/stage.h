@@ -76,7 +76,7 @@ size_t quantized_bytes(int max_rows, int cols);
 struct RowRange {
     int first, count;
 };
-struct TileRange {
+struct Range {
     int first, last;
 };
 
@@ -155,8 +155,8 @@ struct GemmStage final : Stage {
 
   private:
     int tile_parts(const StepView& step) const;
-    void run_tiles(const Worker& worker, RowRange rows, TileRange tiles, float* out, size_t stride) const;
-    void pick_best(const Worker& worker, RowRange rows, TileRange tiles) const;
+    void run_tiles(const Worker& worker, RowRange rows, Range tiles, float* out, size_t stride) const;
+    void pick_best(const Worker& worker, RowRange rows, Range tiles) const;
 };
 
 // silu(x gate^T) * (x up^T), quantised on the spot: the wide products never leave the cache.

@@ -36,12 +36,19 @@ void wait_until(const std::atomic<Value>& value, Until until) {
 
 Team::Team(int num_threads, int num_stages)
     : num_threads_(num_threads), num_stages_(num_stages), ends_(new std::atomic<int>[num_stages]()) {
-    for (int thread = 1; thread < num_threads; ++thread) {
-        threads_.emplace_back([this, thread] { serve(thread); });
+    try {
+        for (int thread = 1; thread < num_threads; ++thread) {
+            threads_.emplace_back([this, thread] { serve(thread); });
+        }
+    } catch (...) {
+        close();
+        throw;
     }
 }
 
-Team::~Team() {
+Team::~Team() { close(); }
+
+void Team::close() {
     is_closing_.store(true, std::memory_order_relaxed);
     steps_.fetch_add(1, std::memory_order_release);
     steps_.notify_all();

@@ -25,6 +25,7 @@ class Work {
 
 class Team {
   public:
+    // Throws std::system_error when the system gives no more threads.
     Team(int num_threads, int num_stages);
     ~Team();
     Team(const Team&) = delete;
@@ -38,6 +39,7 @@ class Team {
   private:
     void serve(int thread);
     void take_part(int thread);
+    void close();
 
     const int num_threads_;
     const int num_stages_;

@@ -149,9 +149,19 @@ class Builder:
 
 class IndexBuilder:
     def __init__(self, builder: Builder) -> None: ...
-    def keys(self, k: int, angles: int, num_angles: int, cache: int, norm: int, norm_bias: int, eps: float) -> None: ...
+    def keys(
+        self, k: int, angles: int, num_angles: int, interleaved: bool, cache: int, norm: int, norm_bias: int, eps: float
+    ) -> None: ...
     def scores(
-        self, q: int, head_weights: int, angles: int, num_angles: int, cache: int, num_heads: int, top_k: int
+        self,
+        q: int,
+        head_weights: int,
+        angles: int,
+        num_angles: int,
+        interleaved: bool,
+        cache: int,
+        num_heads: int,
+        top_k: int,
     ) -> None: ...
     def select(
         self,
@@ -159,6 +169,7 @@ class IndexBuilder:
         head_weights: int,
         angles: int,
         num_angles: int,
+        interleaved: bool,
         cache: int,
         num_heads: int,
         top_k: int,

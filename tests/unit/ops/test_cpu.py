@@ -1,6 +1,8 @@
 """The CPU back end's own promises: what it refuses, what it counts, and the same bits on any number of threads."""
 
 import os
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -243,3 +245,26 @@ def test_an_idle_executable_burns_no_time() -> None:
     after = os.times()
 
     assert after.user + after.system - before.user - before.system < 0.1
+
+
+MANY_THREADS = """
+import resource
+from dataclasses import replace
+from pathlib import Path
+from tailrace.errors import SetupError
+from tests.unit.ops.test_cpu import LIMITS, load
+
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+room = pages * resource.getpagesize() + (400 << 20)  # less than the stacks of so many threads
+resource.setrlimit(resource.RLIMIT_AS, (room, room))
+try:
+    load(replace(LIMITS, num_threads=400))
+except SetupError as error:
+    print(error)
+"""
+
+
+def test_threads_that_the_system_does_not_give_are_said() -> None:
+    ended = subprocess.run([sys.executable, "-c", MANY_THREADS], capture_output=True, text=True, check=False)
+
+    assert "cannot start 400 threads" in ended.stdout, ended.stderr

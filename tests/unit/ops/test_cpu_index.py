@@ -36,14 +36,18 @@ class Shape:
     top_k: int
     num_tokens: int
     angle: float = 1.0  # of the first pair, for each position
+    is_interleaved: bool = False
 
     @property
     def rope(self) -> RopeSpec:
-        return RopeSpec(tuple(self.angle * 0.5**i for i in range(self.num_turned)))
+        return RopeSpec(tuple(self.angle * 0.5**i for i in range(self.num_turned)), interleaved=self.is_interleaved)
 
 
-def shape_of(num_heads: int, head_dim: int, turned: float, top_k: int, num_tokens: int) -> Shape:
-    return Shape(num_heads, head_dim, 1 + int(turned * (head_dim // 2 - 1)), top_k, num_tokens)
+def shape_of(
+    num_heads: int, head_dim: int, turned: float, top_k: int, num_tokens: int, *, is_interleaved: bool
+) -> Shape:
+    num_turned = 1 + int(turned * (head_dim // 2 - 1))
+    return Shape(num_heads, head_dim, num_turned, top_k, num_tokens, is_interleaved=is_interleaved)
 
 
 shapes = st.builds(
@@ -53,6 +57,7 @@ shapes = st.builds(
     turned=st.floats(0, 1),
     top_k=st.integers(1, 100),
     num_tokens=st.integers(1, MAX_TOKENS),
+    is_interleaved=st.booleans(),
 )
 PLAIN = Shape(num_heads=6, head_dim=32, num_turned=8, top_k=20, num_tokens=MAX_TOKENS)
 
@@ -95,11 +100,13 @@ def scores(shape: Shape, weights: dict[str, PackedTensor]) -> NDArray[np.float64
 
 
 def turn(shape: Shape, heads: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pairs (i, i + n) of the first 2n values of each head [tokens, heads, D], as complex numbers."""
+    """Pairs of the first 2n values of each head [tokens, heads, D], as complex numbers: neighbours, or (i, i + n)."""
     angles = np.arange(len(heads))[:, None, None] * np.array(shape.rope.inv_freq)
-    first, second, rest = np.split(heads, [shape.num_turned, 2 * shape.num_turned], axis=2)
-    turned = (first + 1j * second) * np.exp(1j * angles)
-    return np.concatenate([turned.real, turned.imag, rest], axis=2)
+    n, out = shape.num_turned, heads.copy()
+    first, second = (slice(0, 2 * n, 2), slice(1, 2 * n, 2)) if shape.is_interleaved else (slice(n), slice(n, 2 * n))
+    turned = (heads[..., first] + 1j * heads[..., second]) * np.exp(1j * angles)
+    out[..., first], out[..., second] = turned.real, turned.imag
+    return out
 
 
 def load(

@@ -93,6 +93,8 @@ class CpuBackend:
             raise SetupError(
                 f"no memory for {limits.num_blocks} KV blocks and {limits.max_tokens} tokens a step: lower one of them"
             ) from error
+        except RuntimeError as error:  # of the system, which gives no more threads
+            raise SetupError(f"cannot start {limits.num_threads} threads ({error}): ask for fewer") from error
 
 
 class CpuExecutable:

@@ -8,7 +8,9 @@ from tailrace.ops.cpu.store import WeightStore
 
 __all__ = ["IndexRecorder"]
 
-_Index = tuple[int, int, int, int, int, int, int]  # as the builder wants what scoring and selecting have in common
+_Index = tuple[
+    int, int, int, int, bool, int, int, int
+]  # as the builder wants what scoring and selecting have in common
 
 
 class IndexRecorder:
@@ -37,6 +39,7 @@ class IndexRecorder:
             self._offsets[stage.k],
             self._offsets[stage.angles],
             len(op.rope.inv_freq),
+            op.rope.interleaved,
             op.cache,
             self._store.id_of(op.norm),
             self._store.id_of(op.norm_bias),
@@ -50,6 +53,7 @@ class IndexRecorder:
             self._offsets[stage.head_weights],
             self._offsets[stage.angles],
             len(op.rope.inv_freq),
+            op.rope.interleaved,
             op.cache,
             op.num_heads,
             op.top_k,
