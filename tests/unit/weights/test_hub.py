@@ -8,7 +8,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from tailrace.errors import SetupError
+from tailrace.errors import SetupError, UnsupportedModel
 from tailrace.weights.hub import hub_directory, is_hub_id
 from tailrace.weights.load import open_checkpoint
 from tests.unit.weights.model_files import write_directory
@@ -19,32 +19,49 @@ class Hub:
     """What was asked of the hub; `answer` is its directory, or what goes wrong."""
 
     answer: Path | Exception
-    asked: list[tuple[str, str | None]] = dataclasses.field(default_factory=list)
+    asked: list[tuple[str, str | None, list[str]]] = dataclasses.field(default_factory=list)
 
     def snapshot_download(self, name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
-        assert "*.safetensors" in allow_patterns
-        self.asked.append((name, revision))
+        self.asked.append((name, revision, allow_patterns))
         if isinstance(self.answer, Exception):
             raise self.answer
         return str(self.answer)
 
 
+FIRST = ["config.json"]
+REST = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja"]
+
+
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     hub = Hub(tmp_path / "snapshots" / "abc123")
+    write_directory(tmp_path / "snapshots" / "abc123")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", hub.snapshot_download)
     return hub
 
 
-def test_a_hub_model_keeps_its_id_as_name(hub: Hub, tmp_path: Path) -> None:
-    write_directory(tmp_path / "snapshots" / "abc123")
+def test_a_hub_model_keeps_its_id_as_name(hub: Hub) -> None:
     assert open_checkpoint("maker/tiny-model").name == "maker/tiny-model"
-    assert hub.asked == [("maker/tiny-model", None)]
+    assert hub.asked == [("maker/tiny-model", None, FIRST), ("maker/tiny-model", None, REST)]
+
+
+def test_a_model_that_cannot_run_is_refused_before_its_weights_are_fetched(hub: Hub, tmp_path: Path) -> None:
+    write_directory(tmp_path / "snapshots" / "abc123", settings={"quantization_config": {"quant_method": "fp8"}})
+    with pytest.raises(UnsupportedModel, match=r"config\.json: weights quantised by method 'fp8'"):
+        open_checkpoint("maker/tiny-model")
+    assert hub.asked == [("maker/tiny-model", None, FIRST)]
+
+
+def test_a_hub_model_without_a_config_says_what_to_name(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "snapshots" / "abc123" / "config.json").unlink()
+    with pytest.raises(SetupError, match=r"'maker/tiny-model' has no config\.json on the hub: .* GGUF file"):
+        open_checkpoint("maker/tiny-model")
+    assert hub.asked == [("maker/tiny-model", None, FIRST)]
 
 
 def test_a_revision_follows_an_at_sign(hub: Hub) -> None:
     assert hub_directory("maker/tiny@v1.0") == hub.answer
-    assert hub.asked == [("maker/tiny", "v1.0")]
+    assert hub.asked == [("maker/tiny", "v1.0", FIRST), ("maker/tiny", "v1.0", REST)]
 
 
 @pytest.mark.parametrize(
