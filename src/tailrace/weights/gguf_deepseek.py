@@ -49,12 +49,15 @@ def read_mixture(fields: Fields, tensors: Container[str]) -> MixtureConfig | Non
     if not fields.integer("expert_count", 0, low=0):
         return None
     first = fields.integer("leading_dense_block_count", 0, low=0, high=MAX_LAYERS)
+    routing, bias = _routing(fields), file_name(GGUF_NAMES, f"layers.{first}.router.bias")
+    if routing.scoring == "softmax" and bias in tensors:
+        raise fields.wrong("expert_gating_func", f"2 (sigmoid): tensor {bias!r} is a bias for choosing by sigmoid")
     return MixtureConfig(
-        routing=_routing(fields),
+        routing=routing,
         expert_size=fields.integer("expert_feed_forward_length"),
         num_shared=fields.integer("expert_shared_count", 0, low=0, high=MAX_DIM),
         first_layer=first,
-        has_bias=file_name(GGUF_NAMES, f"layers.{first}.router.bias") in tensors,
+        has_bias=bias in tensors,
     )
 
 

@@ -110,6 +110,14 @@ def test_what_an_old_file_leaves_out_follows_from_the_rest(path: Path) -> None:
     assert config_of(path, "V2-Lite", deepseek2__expert_weights_scale=None).mixture == DEEPSEEK["V2-Lite"].mixture
 
 
+@pytest.mark.parametrize(("gating", "reason"), [(1, "is 1, it must be"), (None, "is missing; it must be")])
+def test_a_bias_of_softmax_contradicts_itself(path: Path, gating: int | None, reason: str) -> None:
+    with pytest.raises(
+        CheckpointError, match=rf"expert_gating_func {reason} 2 \(sigmoid\): .*blk\.1\.exp_probs_b\.bias"
+    ):
+        config_of(path, "V3", deepseek2__expert_gating_func=gating)
+
+
 def test_a_v3_may_have_no_bias(path: Path) -> None:
     without = tuple(f"blk.{layer}.exp_probs_b.bias" for layer in range(3))
     write_deepseek_gguf(path, DEEPSEEK["V3"], left_out=without)
