@@ -65,8 +65,9 @@ class Fields:
         return Fields(f"{self.source}: {key}", value)
 
     def wrong(self, key: str, wanted: str) -> CheckpointError:
-        """The complaint about a value that is not what it should be."""
-        return CheckpointError(f"{self.source}: {key} is {_shown(self.values.get(key))}, it must be {wanted}")
+        """The complaint about a value that is not what it should be, be it one that stands in for an absent one."""
+        is_what = f"is {_shown(self.values[key])}," if self.has(key) else "is missing;"
+        return CheckpointError(f"{self.source}: {key} {is_what} it must be {wanted}")
 
     def _value(self, key: str, default: Any) -> Any:
         value = self.values.get(key)

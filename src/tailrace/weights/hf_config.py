@@ -29,6 +29,8 @@ _MODEL_TYPES: Mapping[str, str] = {architecture: name for name, architecture in 
     "mistral": "MistralForCausalLM",
 }
 _WINDOWED = ("Qwen2ForCausalLM", "Qwen3ForCausalLM")  # where they are told to
+_PUBLISHED_IN_FP8: tuple[Architecture, ...] = ("deepseek_v3", "deepseek_v32")
+_NOT_IN_GGUF: tuple[Architecture, ...] = ("deepseek_v32",)
 _FULL = "full_attention"
 _LAYER_TYPES = (_FULL, "sliding_attention")
 
@@ -39,6 +41,7 @@ def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
     Raises UnsupportedModel for a class or feature not known here, CheckpointError for wrong values."""
     class_name = _class_name(fields)
     architecture = _CLASSES[class_name]
+    _refuse_quantized(fields, architecture)
     _refuse_unknown_features(fields)
     rope = RopeFields.of(fields)
     latent = read_latent(fields) if is_latent(architecture) else None
@@ -75,13 +78,23 @@ def read_config(fields: Fields, *, has_head: bool) -> ModelConfig:
 
 def _class_name(fields: Fields) -> str:
     model_type = fields.text("model_type", "")
-    names = fields.values.get("architectures") or [_MODEL_TYPES.get(model_type) or "nothing"]
-    name = names[0] if isinstance(names, list) and isinstance(names[0], str) else "nothing"
+    name = _first_class(fields) or _MODEL_TYPES.get(model_type, model_type)
+    if not name:
+        raise fields.wrong("architectures", "a list of one class name")
     refuse_v4(fields.source, model_type, name)
     if name not in _CLASSES:
         raise UnsupportedModel(
-            f"{fields.source}: architecture {name!r} is not supported; supported: {', '.join(_CLASSES)}"
+            f"{fields.source}: architecture {name[:60]!r} is not supported; supported: {', '.join(_CLASSES)}"
         )
+    return name
+
+
+def _first_class(fields: Fields) -> str | None:
+    """The first of `architectures`, or what stands there without a list; None: the config does not say."""
+    names = fields.values.get("architectures") or None
+    name = names[0] if isinstance(names, list) else names
+    if not isinstance(name, str | None):
+        raise fields.wrong("architectures", "a list of one class name")
     return name
 
 
@@ -105,13 +118,22 @@ def _latent_heads(fields: Fields, rope: RopeFields, latent: LatentConfig, archit
     return Heads.of_latents(num_heads, latent, are_interleaved=are_interleaved)
 
 
+def _refuse_quantized(fields: Fields, architecture: Architecture) -> None:
+    if not fields.has("quantization_config"):
+        return
+    method = fields.table("quantization_config").text("quant_method", "")
+    how = (
+        f"by method {method[:60]!r}" if method else "by a method that quantization_config does not name (quant_method)"
+    )
+    # V3 and later are published in FP8 alone: others have converted them.
+    files = "a conversion to bfloat16" if architecture in _PUBLISHED_IN_FP8 else "the model's unquantised files"
+    gguf = "" if architecture in _NOT_IN_GGUF else ", or a GGUF file"
+    raise UnsupportedModel(
+        f"{fields.source}: weights quantised {how} are not supported; take {files} (with --quantize int8 or int4){gguf}"
+    )
+
+
 def _refuse_unknown_features(fields: Fields) -> None:
-    if fields.has("quantization_config"):
-        method = fields.table("quantization_config").text("quant_method", "of no name")
-        raise UnsupportedModel(
-            f"{fields.source}: weights quantised by method {method!r} are not supported; take the model's unquantised "
-            "files (with --quantize int8 or int4) or a GGUF file"
-        )
     if (activation := fields.text("hidden_act", "silu")) != "silu":
         raise UnsupportedModel(f"{fields.source}: hidden_act {activation!r} is not supported; supported: silu")
     if fields.flag("mlp_bias", False):

@@ -86,7 +86,9 @@ class RopeFields:
     def _yarn(self) -> RopeScaling:
         block, trained = self.block, self.trained_tokens
         original = block.integer("original_max_position_embeddings", trained)
-        factor = block.positive("factor", trained / original)
+        # As in transformers, the factor may follow from the lengths, but not from one of them.
+        has_both = block.has("original_max_position_embeddings")
+        factor = block.positive("factor", trained / original if has_both else None)
         return RopeScaling(
             "yarn",
             factor=factor,

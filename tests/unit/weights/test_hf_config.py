@@ -30,6 +30,7 @@ def rope_of(block: dict[str, Any], **settings: Any) -> RopeScaling | None:
 def test_llama() -> None:
     assert config_of() == TINY
     assert config_of(architectures=None) == TINY
+    assert config_of(architectures="LlamaForCausalLM") == TINY
     assert config_of(torch_dtype="bfloat16", dtype="bfloat16", pretraining_tp=1, rope_scaling=None) == TINY
 
 
@@ -168,10 +169,13 @@ def test_layers_may_slide_in_any_order() -> None:
     ("settings", "reason"),
     [
         ({"architectures": ["GemmaForCausalLM"]}, "architecture 'GemmaForCausalLM' is not supported; supported: Llama"),
-        ({"architectures": None, "model_type": "gpt2"}, "architecture 'nothing'"),
-        ({"architectures": "LlamaForCausalLM"}, "architecture 'nothing'"),
-        ({"quantization_config": {"quant_method": "awq"}}, "quantised by method 'awq' .* --quantize"),
-        ({"quantization_config": {}}, "quantised by method 'of no name'"),
+        ({"architectures": None, "model_type": "gpt2"}, "architecture 'gpt2' is not supported"),
+        ({"architectures": "GemmaForCausalLM"}, "architecture 'GemmaForCausalLM' is not supported"),
+        (
+            {"quantization_config": {"quant_method": "awq"}},
+            "quantised by method 'awq' .*take the model's unquantised files .*--quantize.*, or a GGUF file",
+        ),
+        ({"quantization_config": {}}, "quantised by a method that quantization_config does not name .* not supported"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
         ({"mlp_bias": True}, "mlp_bias is not supported"),
         ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "rope_scaling: rope type 'longrope'"),
@@ -190,6 +194,9 @@ def test_features_that_would_change_the_answer_are_refused(settings: dict[str, A
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
+        ({"architectures": None, "model_type": None}, "architectures is missing; it must be a list of one class"),
+        ({"architectures": [5]}, r"architectures is \[5\], it must be a list of one class name"),
+        ({"architectures": {"a": 1}}, "architectures is .*, it must be a list of one class name"),
         ({"hidden_size": None}, "hidden_size is missing"),
         ({"hidden_size": "64"}, "hidden_size is '64', it must be an integer"),
         ({"hidden_size": True}, "hidden_size is True, it must be an integer"),
@@ -207,6 +214,7 @@ def test_features_that_would_change_the_answer_are_refused(settings: dict[str, A
             {"rope_scaling": {"type": "linear", "factor": "x" * 100}},
             r"factor is 'xxx.*\.\.\., it must be a finite number",
         ),
+        ({"rope_scaling": {"type": "yarn"}}, "rope_scaling: factor is missing"),
         (
             {"rope_scaling": {"type": "yarn", "factor": 1e308}},
             "factor is 1e[+]308, it must be such that the context stays",
