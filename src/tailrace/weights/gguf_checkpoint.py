@@ -14,6 +14,7 @@ from tailrace.weights.gguf_config import read_config
 from tailrace.weights.gguf_parts import model_name, read_parts
 from tailrace.weights.gguf_rope import ROPE_FACTORS
 from tailrace.weights.gguf_tensors import find_tensor
+from tailrace.weights.layer_settings import LayerSettings
 from tailrace.weights.lazy import Quantize, lazy_tensors
 from tailrace.weights.mapped import by_file
 from tailrace.weights.mtp import is_mtp_tensor, num_mtp_layers
@@ -21,6 +22,8 @@ from tailrace.weights.names import GGUF_NAMES
 from tailrace.weights.stored import FileTensors
 
 __all__ = ["open_gguf"]
+
+_LAYERS = LayerSettings(GGUF_NAMES, "block_count", "leading_dense_block_count")
 
 
 def open_gguf(path: Path, quantize: Quantize | None = None, *, mtp: bool = False) -> Checkpoint:
@@ -34,7 +37,7 @@ def open_gguf(path: Path, quantize: Quantize | None = None, *, mtp: bool = False
     config = read_config(gguf)
     config = replace(config, num_mtp_layers=num_mtp_layers(found, GGUF_NAMES, config.num_layers))
     is_unused = partial(_is_unused, config=config)
-    tensors = lazy_tensors(found, config, find_tensor, is_unused=is_unused, quantize=quantize, mtp=mtp)
+    tensors = lazy_tensors(found, config, find_tensor, _LAYERS, is_unused=is_unused, quantize=quantize, mtp=mtp)
     vocabulary = gguf_text.read_vocabulary(metadata, config.vocab_size)
     files = by_file((info.file, info.span) for info in gguf.tensors.values())
     return Checkpoint(

@@ -12,6 +12,7 @@ from tailrace.weights.fingerprint import fingerprint
 from tailrace.weights.hf_config import read_config
 from tailrace.weights.hf_tensors import find_tensor
 from tailrace.weights.hf_text import read_json, read_text
+from tailrace.weights.layer_settings import LayerSettings
 from tailrace.weights.lazy import Quantize, lazy_tensors
 from tailrace.weights.mapped import by_file
 from tailrace.weights.mtp import is_mtp_tensor, num_mtp_layers
@@ -23,6 +24,9 @@ __all__ = ["open_directory"]
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_LAYERS = LayerSettings(
+    HUGGING_FACE_NAMES, "num_hidden_layers", "first_k_dense_replace and moe_layer_freq (or mlp_layer_types)"
+)
 _IGNORED = ("lm_head.weight", ".rotary_emb.inv_freq")  # a tied head saved twice; frequencies, which we compute
 
 
@@ -34,7 +38,7 @@ def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bo
     config = read_config(settings, has_head=HUGGING_FACE_NAMES["head"] in in_files)
     config = replace(config, num_mtp_layers=num_mtp_layers(found, HUGGING_FACE_NAMES, config.num_layers))
     is_unused = partial(_is_unused, config=config)
-    tensors = lazy_tensors(found, config, find_tensor, is_unused=is_unused, quantize=quantize, mtp=mtp)
+    tensors = lazy_tensors(found, config, find_tensor, _LAYERS, is_unused=is_unused, quantize=quantize, mtp=mtp)
     files = by_file((tensor.file, (tensor.begin, tensor.end)) for tensor in in_files.values())
     text = read_text(directory, settings, config.vocab_size)
     return Checkpoint(

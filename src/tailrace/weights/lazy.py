@@ -10,10 +10,11 @@ from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
 from tailrace.weights.expected import expected_shapes
+from tailrace.weights.layer_settings import LayerSettings
 from tailrace.weights.mtp import mtp_shapes
 from tailrace.weights.names import tensor_class
 from tailrace.weights.quantize import quantize_rows
-from tailrace.weights.stored import FileTensors, Shape, StoredTensor
+from tailrace.weights.stored import FileTensors, MissingTensor, Shape, StoredTensor
 
 __all__ = ["ALWAYS_INT8", "NEVER_QUANTIZED", "FindTensor", "LazyTensors", "Quantize", "lazy_tensors"]
 
@@ -76,6 +77,7 @@ def lazy_tensors(
     files: FileTensors,
     config: ModelConfig,
     find: FindTensor,
+    settings: LayerSettings,
     *,
     is_unused: Callable[[str], bool],
     quantize: Quantize | None,
@@ -84,13 +86,20 @@ def lazy_tensors(
     """Match the tensors in `files` with what `config` asks for: all there, of the right shape, of a readable type.
 
     A tensor that nobody reads is refused, but for names that `is_unused` knows: the model would run without it, and
-    answer wrongly. `mtp` asks for the weights of multi-token prediction too.
+    answer wrongly. Complaints name those of the `settings` that ask for something else. `mtp` asks for the weights of
+    multi-token prediction too.
     """
     shapes = _shapes(files.source, config, mtp)
-    stored = {name: find(files, config, name, shape) for name, shape in shapes.items()}
-    for name in files.tensors.keys() - files.taken:
+    try:
+        stored = {name: find(files, config, name, shape) for name, shape in shapes.items()}
+    except MissingTensor as error:
+        raise CheckpointError(f"{error}{settings.contradiction(error.tensor, files, config)}") from error
+    for name in sorted(files.tensors.keys() - files.taken):
         if not is_unused(name):
-            raise UnsupportedModel(f"{files.source}: tensor {name!r} has no place in a {config.architecture} model")
+            reason = settings.contradiction(name, files, config)
+            raise UnsupportedModel(
+                f"{files.source}: tensor {name!r} has no place in a {config.architecture} model{reason}"
+            )
     return LazyTensors(stored, quantize)
 
 

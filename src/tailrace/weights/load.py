@@ -50,7 +50,10 @@ def _existing(model: str) -> Path | None:
 
 def _open_directory(path: Path, quantize: Quantize | None, mtp: bool) -> Checkpoint:
     """A directory that holds one GGUF file and no config is taken for that file."""
+    if (path / "config.json").is_file():
+        return open_directory(path, quantize, mtp=mtp)
     files = sorted(path.glob("*.gguf"))
-    if not (path / "config.json").is_file() and len(files) == 1:
+    if len(files) == 1:
         return open_gguf(files[0], quantize, mtp=mtp)
-    return open_directory(path, quantize, mtp=mtp)
+    otherwise = f"name one of its {len(files)} GGUF files" if files else "name one that has, or a GGUF file"
+    raise SetupError(f"{path} is no model directory: it has no config.json; {otherwise}")

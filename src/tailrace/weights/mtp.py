@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tailrace.models.config import ModelConfig
 from tailrace.weights.expected import expected_shapes
-from tailrace.weights.names import file_name
+from tailrace.weights.names import file_name, layer_of
 from tailrace.weights.stored import FileTensors, Shape
 
 __all__ = ["is_mtp_tensor", "mtp_shapes", "num_mtp_layers"]
@@ -21,9 +21,8 @@ def num_mtp_layers(files: FileTensors, names: Mapping[str, str], num_layers: int
 
 def is_mtp_tensor(name: str, names: Mapping[str, str], config: ModelConfig) -> bool:
     """Whether a file's tensor belongs to one of the modules, be it one that we read or a copy of the model's own."""
-    before_layer = names["attention_norm"].partition("{layer}")[0]
-    layer = name.removeprefix(before_layer).partition(".")[0] if name.startswith(before_layer) else ""
-    return layer.isdecimal() and 0 <= int(layer) - config.num_layers < config.num_mtp_layers
+    layer = layer_of(names, name)
+    return layer is not None and 0 <= layer - config.num_layers < config.num_mtp_layers
 
 
 def mtp_shapes(config: ModelConfig) -> dict[str, Shape]:

@@ -5,7 +5,7 @@ A name in braces is filled in: {layer}, and {expert} where each expert is a tens
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "file_name", "file_names", "tensor_class"]
+__all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "file_name", "file_names", "layer_of", "tensor_class"]
 
 _NUMBERED = ("layers.", "mtp.")
 
@@ -98,6 +98,13 @@ HUGGING_FACE_NAMES: Mapping[str, str] = {
 def tensor_class(name: str) -> str:
     """`layers.7.q` -> `q`: what a tensor is, wherever it stands."""
     return name.split(".", 2)[2] if name.startswith(_NUMBERED) else name
+
+
+def layer_of(names: Mapping[str, str], tensor: str) -> int | None:
+    """The layer that a file's tensor belongs to, by its name."""
+    before = names["attention_norm"].partition("{layer}")[0]
+    layer = tensor.removeprefix(before).partition(".")[0] if tensor.startswith(before) else ""
+    return int(layer) if layer.isdecimal() and len(layer) < 10 else None
 
 
 def file_names(names: Mapping[str, str], ours: Iterable[str]) -> dict[str, str]:

@@ -10,9 +10,17 @@ from numpy.typing import NDArray
 from tailrace.errors import CheckpointError
 from tailrace.ops.packed import PackedTensor, WeightFormat
 
-__all__ = ["FileTensor", "FileTensors", "Shape", "StoredTensor"]
+__all__ = ["FileTensor", "FileTensors", "MissingTensor", "Shape", "StoredTensor"]
 
 Shape = tuple[int, ...]
+
+
+class MissingTensor(CheckpointError):
+    """`tensor` is the name that a file should hold."""
+
+    def __init__(self, source: str, tensor: str) -> None:
+        super().__init__(f"{source}: tensor {tensor!r} is missing")
+        self.tensor = tensor
 
 
 class StoredTensor(Protocol):
@@ -73,10 +81,10 @@ class FileTensors:
         return name in self.tensors
 
     def take(self, name: str, shape: Shape) -> FileTensor:
-        """Raises CheckpointError when the tensor is missing or of another shape."""
+        """Raises MissingTensor, or CheckpointError when the tensor is of another shape."""
         stored = self.tensors.get(name)
         if stored is None:
-            raise CheckpointError(f"{self.source}: tensor {name!r} is missing")
+            raise MissingTensor(self.source, name)
         if stored.shape != shape:
             raise CheckpointError(f"{stored.where} has shape {list(stored.shape)}, the config asks for {list(shape)}")
         stored.check()

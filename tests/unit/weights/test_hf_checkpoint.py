@@ -62,6 +62,15 @@ def test_a_weight_without_a_place_is_refused(directory: Path) -> None:
         open_directory(directory)
 
 
+def test_a_layer_too_many_names_the_setting(directory: Path) -> None:
+    write_directory(directory, settings={"num_hidden_layers": 1})
+    with pytest.raises(
+        UnsupportedModel,
+        match=r"'model\.layers\.1\..* no place in a llama model: the model ends with layer 0, says num_hidden",
+    ):
+        open_directory(directory)
+
+
 def test_a_missing_weight_is_named(directory: Path) -> None:
     write_directory(directory, settings={"num_hidden_layers": 3})
     with pytest.raises(CheckpointError, match=r"tiny-model: tensor 'model\.layers\.2\.\w+\.weight' is missing"):

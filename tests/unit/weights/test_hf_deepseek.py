@@ -82,6 +82,36 @@ def test_a_missing_expert_is_named_as_the_file_would(tmp_path: Path) -> None:
         open_directory(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("num_dense", "reason"),
+    [
+        (0, r"'model\.layers\.0\.mlp\.gate\.weight' is missing: by .* layer 0 is a mixture of experts, .* dense$"),
+        (2, r"'model\.layers\.1\.mlp\.gate_proj\.weight' is missing: by .* layer 1 is dense, .* mixture of experts$"),
+    ],
+)
+def test_experts_in_another_layer_than_the_config_says_name_the_setting(
+    tmp_path: Path, num_dense: int, reason: str
+) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3"], settings={"first_k_dense_replace": num_dense})
+    with pytest.raises(CheckpointError, match=reason) as caught:
+        open_directory(tmp_path)
+    assert "by first_k_dense_replace and moe_layer_freq" in str(caught.value)
+
+
+def test_an_mlp_beside_experts_is_refused_with_the_setting(tmp_path: Path) -> None:
+    dense = {"model.layers.1.mlp.gate_proj.weight": np.zeros((96, 64), np.float32)}
+    write_deepseek(tmp_path, DEEPSEEK["V3"], extra=dense)
+    with pytest.raises(UnsupportedModel, match=r"no place in a deepseek_v3 model: by first_k_dense_replace .* layer 1"):
+        open_directory(tmp_path)
+
+
+def test_a_missing_tensor_of_the_right_sort_of_layer_blames_no_setting(tmp_path: Path) -> None:
+    missing = "model.layers.0.mlp.gate_proj.weight"
+    write_deepseek(tmp_path, DEEPSEEK["V3"], left_out=(missing,))
+    with pytest.raises(CheckpointError, match=rf"tensor '{missing}' is missing$"):
+        open_directory(tmp_path)
+
+
 def test_an_expert_too_many_is_refused(tmp_path: Path) -> None:
     write_deepseek(tmp_path, DEEPSEEK["V3"], settings={"n_routed_experts": 6, "n_group": 3})
     with pytest.raises(CheckpointError, match=r"mlp\.gate\.weight' has shape \[8, 64\], the config asks for \[6, 64\]"):

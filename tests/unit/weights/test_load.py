@@ -51,6 +51,17 @@ def test_a_directory_that_holds_one_gguf_file_is_that_file(tmp_path: Path) -> No
     assert open_checkpoint(str(tmp_path)).name == "only"
 
 
+def test_a_directory_without_a_config_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(
+        SetupError, match=r"is no model directory: it has no config\.json; name one that has, or a GGUF"
+    ):
+        open_checkpoint(str(tmp_path))
+    write_gguf(tmp_path / "one.gguf")
+    write_gguf(tmp_path / "two.gguf")
+    with pytest.raises(SetupError, match=r"no config\.json; name one of its 2 GGUF files"):
+        open_checkpoint(str(tmp_path))
+
+
 @pytest.mark.parametrize("model", ["nowhere", "./a/b", "/no/such/model", "a/b.gguf", "", "x\0y"])
 def test_a_name_that_leads_nowhere_says_what_a_model_is(model: str) -> None:
     with pytest.raises(SetupError, match="is neither a file nor a directory here, nor a hub id"):
