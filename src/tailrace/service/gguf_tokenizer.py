@@ -65,6 +65,11 @@ def _merge(text: str) -> tuple[str, str]:
 
 
 def _bpe(ids: dict[str, int], merges: list[tuple[str, str]], **options: bool) -> models.BPE:
+    # The library panics over such a merge, past every handler of exceptions.
+    if (unknown := next((left + right for left, right in merges if left + right not in ids), None)) is not None:
+        raise CheckpointError(
+            f"the merges do not fit the vocabulary; the GGUF file is damaged: {unknown!r} is not a token"
+        )
     try:
         return models.BPE(vocab=ids, merges=merges, **options)
     except Exception as error:  # the library raises nothing more specific

@@ -18,7 +18,9 @@ def read_tokenizer_json(path: Path) -> tuple[Vocabulary, TextEncoders]:
     """Raises CheckpointError for a damaged file, UnsupportedModel for a kind of tokenizer not known here."""
     try:
         loaded = Encoder.from_file(str(path))
-    except Exception as error:  # the library raises nothing more specific
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises nothing more specific; its panics are no Exceptions
         raise CheckpointError(f"{path}: not a readable tokenizer.json: {error}") from error
     added = loaded.get_added_tokens_decoder()
     return _vocabulary_of(loaded, added, path), _encoders_of(loaded, added)

@@ -1,5 +1,6 @@
 """Text to ids and back, for both spellings and from both kinds of file."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -186,6 +187,14 @@ def test_a_merge_of_no_token_is_a_damaged_file() -> None:
         Tokenizer.from_source(replace(source, merges=[*source.merges, "x y"]))
 
 
+def test_a_merge_to_more_than_any_token_is_a_damaged_file() -> None:
+    source = byte_level_vocabulary()
+    longest = max(source.tokens, key=len)
+    ordinary = replace(source, token_types=[1] * len(source.tokens), merges=[f"{longest} {longest}"])
+    with pytest.raises(CheckpointError, match="merges do not fit the vocabulary"):
+        Tokenizer.from_source(ordinary)
+
+
 def test_missing_token_types_are_a_damaged_file() -> None:
     with pytest.raises(CheckpointError, match="token types"):
         Tokenizer.from_source(replace(byte_level_vocabulary(), token_types=[1]))
@@ -271,6 +280,13 @@ def test_legacy_sentencepiece_json_puts_a_space_behind_markup(tmp_path: Path) ->
     theirs.save(str(tmp_path / "tokenizer.json"))
     ids = Tokenizer.from_source(tmp_path / "tokenizer.json").encode("<s>hello</s>hello w", allow_control=True)
     assert ids == theirs.encode("<s>hello</s>hello w", add_special_tokens=False).ids
+
+
+def test_a_tokenizer_json_that_the_library_panics_over_is_named(tmp_path: Path) -> None:
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    with pytest.raises(CheckpointError, match=r"not a readable tokenizer\.json"):
+        Tokenizer.from_source(tmp_path / "tokenizer.json")
 
 
 def test_a_damaged_tokenizer_json_is_named(tmp_path: Path) -> None:
