@@ -13,7 +13,10 @@ from rich.table import Table
 
 from tailrace.commands.download import fetch_default_model
 from tailrace.commands.quantity import format_bytes
+from tailrace.errors import ModelError
 from tailrace.models.config import MixtureConfig
+from tailrace.service.tokenizer import Tokenizer
+from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.inspection import ModelReport, inspect_checkpoint
 from tailrace.weights.load import open_checkpoint
 from tailrace.weights.tensor_classes import TensorClass
@@ -52,30 +55,44 @@ def run(
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("Reading tensors", total=None)
+        checkpoint = open_checkpoint(model, quantize=quantize)
         report = inspect_checkpoint(
-            open_checkpoint(model, quantize=quantize),
+            checkpoint,
             context_tokens=context,
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
+    refusal = _tokenizer_refusal(checkpoint)
     if json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report.to_dict())).decode() + "\n")
+        data = report.to_dict() | {"tokenizer_refusal": refusal}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
     else:
-        Console(highlight=False, markup=False).print(Group(_overview(report), "", _tensors(report)))
+        Console(highlight=False, markup=False).print(Group(_overview(report, refusal), "", _tensors(report)))
 
 
-def _overview(report: ModelReport) -> Table:
+def _tokenizer_refusal(checkpoint: Checkpoint) -> str | None:
+    """Why the model's text cannot be read or written; None: it can."""
+    try:
+        Tokenizer.from_source(checkpoint.tokenizer)
+    except ModelError as error:
+        return str(error)
+    return None
+
+
+def _overview(report: ModelReport, tokenizer_refusal: str | None) -> Table:
     table = Table.grid(padding=(0, 2))
-    for name, value in _rows(report):
+    for name, value in _rows(report, tokenizer_refusal):
         table.add_row(name, value)
     return table
 
 
-def _rows(report: ModelReport) -> Iterator[tuple[str, str]]:
+def _rows(report: ModelReport, tokenizer_refusal: str | None) -> Iterator[tuple[str, str]]:
     yield "model", report.name
     yield "file", report.source
-    yield "architecture", f"{report.architecture}, {report.num_layers} layers, {report.parameters:,} parameters"
+    yield "architecture", f"{report.architecture}, {_layers(report.num_layers)}, {report.parameters:,} parameters"
     yield "sizes", f"hidden {report.hidden_size}, MLP {report.intermediate_size}, vocabulary {report.vocab_size:,}"
     yield "attention", _attention(report)
+    if report.num_sliding_layers:
+        yield "window", _window(report)
     if report.sparse is not None:
         yield (
             "index",
@@ -85,14 +102,16 @@ def _rows(report: ModelReport) -> Iterator[tuple[str, str]]:
         yield "experts", _experts(report, report.mixture)
         yield "parameters in use", f"{report.active_parameters:,} for a token"
     if report.num_mtp_layers:
-        state = "loaded" if report.is_mtp_loaded else "not loaded"
+        state = "loaded" if report.is_mtp_loaded else "not loaded, and not among the parameters"
         yield "multi-token prediction", f"in the file, {state}; layers: {report.num_mtp_layers}"
     yield "positions", f"{report.rope}, up to {report.max_model_tokens:,} tokens"
     yield "embedding", "also the output head" if report.is_tied else "separate from the output head"
+    if tokenizer_refusal is not None:
+        yield "tokenizer", f"cannot be used: {tokenizer_refusal}"
     yield "chat template", "yes" if report.has_chat_template else "none"
     yield "weights", f"{format_bytes(report.weight_bytes)} in memory, {format_bytes(report.stored_bytes)} in the file"
     yield "KV per token", format_bytes(report.kv_bytes_per_token)
-    yield f"KV of {report.context_tokens:,} tokens", format_bytes(report.kv_bytes_at_context)
+    yield f"KV of {report.context_tokens:,} tokens", _kv(report)
     yield "memory needed", f"{format_bytes(report.memory_bytes)} for one request of that length"
 
 
@@ -107,11 +126,27 @@ def _attention(report: ModelReport) -> str:
     )
 
 
+def _window(report: ModelReport) -> str:
+    which = "" if report.num_sliding_layers == report.num_layers else f" in {_layers(report.num_sliding_layers)}"
+    return f"{report.sliding_window:,} tokens{which}"
+
+
+def _kv(report: ModelReport) -> str:
+    held = report.kv_tokens_at_context
+    only = f", of the {held:,} that are held at once" if held < report.context_tokens else ""
+    return f"{format_bytes(report.kv_bytes_at_context)}{only}"
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
+
+
 def _experts(report: ModelReport, mixture: MixtureConfig) -> str:
     routing = mixture.routing
     groups = f" from {routing.top_groups} of {routing.num_groups} groups" if routing.num_groups > 1 else ""
+    each = "each of " if report.num_mixture_layers > 1 else ""
     return (
-        f"{routing.num_experts} in each of {report.num_mixture_layers} layers, {mixture.expert_size} wide: "
+        f"{routing.num_experts} in {each}{_layers(report.num_mixture_layers)}, {mixture.expert_size} wide: "
         f"{routing.top_k} used{groups}, {mixture.num_shared} shared"
     )
 

@@ -32,6 +32,7 @@ class ModelReport:
     weight_bytes: int
     kv_bytes_per_token: int  # 16 bit
     context_tokens: int
+    kv_tokens_at_context: int  # of them, whose keys and values are held at once
     kv_bytes_at_context: int
     max_model_tokens: int
     num_layers: int
@@ -43,6 +44,7 @@ class ModelReport:
     vocab_size: int
     is_tied: bool
     sliding_window: int | None
+    num_sliding_layers: int
     rope: str
     has_chat_template: bool
     eos_ids: tuple[int, ...]
@@ -80,6 +82,7 @@ def inspect_checkpoint(
     if not 1 <= context_tokens <= config.max_model_tokens:
         raise SetupError(f"the context of {checkpoint.name} is 1 to {config.max_model_tokens} tokens")
     classes = tensor_classes(checkpoint, progress)
+    kv_tokens = _kv_tokens(config, context_tokens)
     kv_bytes = build_program(config).kv_values_per_token * _KV_VALUE_BYTES
     return ModelReport(
         name=checkpoint.name,
@@ -92,7 +95,8 @@ def inspect_checkpoint(
         weight_bytes=sum(part.bytes for part in classes),
         kv_bytes_per_token=kv_bytes,
         context_tokens=context_tokens,
-        kv_bytes_at_context=kv_bytes * context_tokens,
+        kv_tokens_at_context=kv_tokens,
+        kv_bytes_at_context=kv_bytes * kv_tokens,
         max_model_tokens=config.max_model_tokens,
         num_layers=config.num_layers,
         hidden_size=config.hidden_size,
@@ -103,6 +107,7 @@ def inspect_checkpoint(
         vocab_size=config.vocab_size,
         is_tied=config.tie_word_embeddings,
         sliding_window=config.sliding_window,
+        num_sliding_layers=_num_sliding(config),
         rope=_rope(config),
         has_chat_template=checkpoint.chat_template is not None,
         eos_ids=checkpoint.eos_ids,
@@ -114,6 +119,18 @@ def inspect_checkpoint(
         is_mtp_loaded=is_mtp_loaded(checkpoint),
         tensors=classes,
     )
+
+
+def _num_sliding(config: ModelConfig) -> int:
+    return sum(config.window_of(layer) is not None for layer in range(config.num_layers))
+
+
+def _kv_tokens(config: ModelConfig, context_tokens: int) -> int:
+    """What is behind the window of every layer is given up, an eighth of a window at a time."""
+    window = config.sliding_window
+    if window is None or _num_sliding(config) < config.num_layers:
+        return context_tokens
+    return min(context_tokens, window + window // 8)
 
 
 def _is_mixture(config: ModelConfig, layer: int) -> bool:

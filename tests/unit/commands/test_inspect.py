@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tailrace.commands import inspect
 from tailrace.errors import CheckpointError
 from tailrace.models.config import LatentConfig, MixtureConfig, SparseConfig
 from tailrace.ops.program import Routing
+from tailrace.weights.checkpoint import GgufVocabulary
 from tailrace.weights.inspection import ModelReport
 from tailrace.weights.tensor_classes import TensorClass
 
@@ -25,6 +27,7 @@ REPORT = ModelReport(
     weight_bytes=3 << 20,
     kv_bytes_per_token=512,
     context_tokens=2048,
+    kv_tokens_at_context=2048,
     kv_bytes_at_context=1 << 20,
     max_model_tokens=8192,
     num_layers=2,
@@ -36,6 +39,7 @@ REPORT = ModelReport(
     vocab_size=1000,
     is_tied=True,
     sliding_window=None,
+    num_sliding_layers=0,
     rope="theta 10000",
     has_chat_template=True,
     eos_ids=(2,),
@@ -49,16 +53,26 @@ REPORT = ModelReport(
 )
 
 
+VOCABULARY = GgufVocabulary("gpt2", "gpt-2", ("a", "b", "ab"), (1, 1, 1), merges=("a b",))
+
+
+def shown_of(report: ModelReport, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is shown of a model that is said to be so, in one line."""
+    monkeypatch.setattr(inspect, "inspect_checkpoint", lambda _checkpoint, **_options: report)
+    assert main(["inspect", "tiny.gguf"]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Replaces reading a real model; keeps how it was asked for."""
     calls: list[dict[str, Any]] = []
 
-    def open_checkpoint(model: str | None, **options: Any) -> str:
+    def open_checkpoint(model: str | None, **options: Any) -> SimpleNamespace:
         calls.append({"model": model, **options})
-        return "checkpoint"
+        return SimpleNamespace(tokenizer=VOCABULARY)
 
-    def inspect_checkpoint(_checkpoint: str, **options: Any) -> ModelReport:
+    def inspect_checkpoint(_checkpoint: SimpleNamespace, **options: Any) -> ModelReport:
         calls[-1] |= {"context_tokens": options["context_tokens"]}
         options["progress"](1, 2)
         return REPORT
@@ -91,19 +105,14 @@ def test_json_holds_every_figure(opened: list[dict[str, Any]], capsys: pytest.Ca
     assert main(["inspect", "tiny.gguf", "--json"]) == 0
 
     figures = json.loads(capsys.readouterr().out)
-    assert figures == json.loads(json.dumps(REPORT.to_dict()))
+    assert figures == json.loads(json.dumps(REPORT.to_dict() | {"tokenizer_refusal": None}))
     assert opened[0]["context_tokens"] is None
 
 
 def test_separate_heads_and_no_template_are_named(
     opened: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain = replace(REPORT, is_tied=False, has_chat_template=False)
-    monkeypatch.setattr(inspect, "inspect_checkpoint", lambda _checkpoint, **_options: plain)
-
-    main(["inspect", "tiny.gguf"])
-
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = shown_of(replace(REPORT, is_tied=False, has_chat_template=False), monkeypatch, capsys)
     assert "chat template none" in shown
     assert "separate from the output head" in shown
 
@@ -119,19 +128,47 @@ def test_what_deepseek_models_have_is_shown(
         num_mixture_layers=58,
         num_mtp_layers=1,
     )
-    monkeypatch.setattr(inspect, "inspect_checkpoint", lambda _checkpoint, **_options: deepseek)
-
-    main(["inspect", "tiny.gguf"])
-
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = shown_of(deepseek, monkeypatch, capsys)
     for expected in (
         "attention 4 heads of 128 + 64 turned, values of 128; latents of 512 + 64, queries from 1536",
         "index 64 heads, 128 wide, keeps 2,048 tokens",
         "experts 256 in each of 58 layers, 2048 wide: 8 used from 4 of 8 groups, 1 shared",
         "parameters in use 4,000 for a token",
-        "multi-token prediction in the file, not loaded; layers: 1",
+        "multi-token prediction in the file, not loaded, and not among the parameters; layers: 1",
     ):
         assert expected in shown
+    assert "experts 256 in 1 layer, 2048" in shown_of(replace(deepseek, num_mixture_layers=1), monkeypatch, capsys)
+
+
+@pytest.mark.usefixtures("opened")
+def test_windows_are_shown_with_the_layers_that_have_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = replace(REPORT, sliding_window=1024, num_sliding_layers=2, kv_tokens_at_context=1152)
+    shown = shown_of(every, monkeypatch, capsys)
+    assert "window 1,024 tokens positions" in shown
+    assert "KV of 2,048 tokens 1.0 MiB, of the 1,152 that are held at once" in shown
+
+    some = shown_of(replace(every, num_sliding_layers=1, kv_tokens_at_context=2048), monkeypatch, capsys)
+    assert "window 1,024 tokens in 1 layer positions" in some
+    assert "KV of 2,048 tokens 1.0 MiB memory" in some
+
+    unused = shown_of(replace(every, num_sliding_layers=0), monkeypatch, capsys)
+    assert "window" not in unused
+
+
+def test_a_tokenizer_that_cannot_be_used_is_told_of(
+    opened: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "tokenizer" not in shown_of(REPORT, monkeypatch, capsys)
+
+    unknown = SimpleNamespace(tokenizer=replace(VOCABULARY, pre="gpt-99"))
+    monkeypatch.setattr(inspect, "open_checkpoint", lambda _model, **_options: unknown)
+
+    reason = "pre-tokenizer 'gpt-99' (tokenizer.ggml.pre) is not supported"
+    assert f"tokenizer cannot be used: {reason}" in shown_of(REPORT, monkeypatch, capsys)
+    main(["inspect", "tiny.gguf", "--json"])
+    assert json.loads(capsys.readouterr().out)["tokenizer_refusal"].startswith(reason)
 
 
 def test_a_damaged_file_is_said_in_one_line(

@@ -40,6 +40,21 @@ def test_a_shorter_context_needs_less(path: Path) -> None:
     assert report.kv_bytes_at_context == 10 * report.kv_bytes_per_token
 
 
+@pytest.mark.parametrize(
+    ("window", "num_full", "num_sliding", "held"),
+    [(None, 0, 0, 128), (7, 0, 2, 7), (64, 0, 2, 72), (120, 0, 2, 128), (64, 1, 1, 128), (64, 2, 0, 128)],
+)
+def test_windows_hold_what_they_see_and_what_they_move_on_by(
+    path: Path, window: int | None, num_full: int, num_sliding: int, held: int
+) -> None:
+    write_gguf(path)
+    config = dataclasses.replace(TINY, sliding_window=window, num_full_attention_layers=num_full)
+    report = inspect_checkpoint(dataclasses.replace(open_gguf(path), config=config))
+    assert (report.num_sliding_layers, report.kv_tokens_at_context) == (num_sliding, held)
+    assert report.kv_bytes_at_context == held * report.kv_bytes_per_token
+    assert report.memory_bytes == report.weight_bytes + report.kv_bytes_at_context
+
+
 @pytest.mark.parametrize("context_tokens", [0, 129])
 def test_a_context_the_model_does_not_have_is_refused(path: Path, context_tokens: int) -> None:
     write_gguf(path)
