@@ -114,7 +114,7 @@ async def _stream(model: LoadedModel, recorder: _Recorder, num_streams: int, num
     def build(publish: Publish) -> Engine:
         return build_engine(model, CONFIG, intake, recorder.clocked(publish), recorder.emit)
 
-    engine = LocalEngine(intake, model.limits.max_model_tokens, build, on_failure=lambda: None)
+    engine = LocalEngine(intake, build, on_failure=lambda: None)
     sampling = SamplingParams(max_tokens=num_steps, temperature=0.0, ignore_eos=True)
     prompts = (range(1000 * number, 1000 * number + PROMPT_TOKENS) for number in range(1, num_streams + 1))
     streams = [engine.submit(Request(f"r{number}", ids, sampling)) for number, ids in enumerate(prompts)]

@@ -71,7 +71,6 @@ class Replay:
     """An engine that gives every request the same events."""
 
     is_ready = True
-    max_model_tokens = 1 << 30
 
     def __init__(self, batches: Sequence[tuple[TokenEvent, ...]]) -> None:
         self._batches = batches

@@ -22,7 +22,7 @@ from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Executable, Limits
+from tailrace.ops.api import Backend, Executable, Limits
 from tailrace.ops.load import load_backend
 from tailrace.ops.program import LatentAttention, PagedAttention, Program
 from tailrace.records import RecordSink
@@ -41,27 +41,32 @@ from tailrace.weights.load import open_checkpoint
 
 __all__ = [
     "LoadedModel",
+    "PlannedModel",
     "available_bytes",
     "build_engine",
     "build_service",
     "load_model",
-    "model_card",
+    "plan_model",
     "serve",
     "start_engine",
 ]
 
 _KV_SHARE_OF_MEMORY = 0.25
+_MIN_MODEL_TOKENS = 2  # a prompt and an answer of one token each
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """A checkpoint on a device, with the bounds that were settled for it."""
+class PlannedModel:
+    """A checkpoint with its program, the back end for it and all bounds, before any weight is read."""
 
     checkpoint: Checkpoint
-    executable: Executable
+    program: Program
+    backend: Backend
     limits: Limits
-    kv_format: str
-    window_tokens: int | None  # how many positions a row sees; None: all
+
+    @property
+    def kv_format(self) -> str:
+        return f"{self.backend.name} {self.backend.kv_format}"
 
     @property
     def kv_config(self) -> KvCacheConfig:
@@ -72,8 +77,54 @@ class LoadedModel:
             num_blocks=self.limits.num_blocks,
             block_tokens=self.limits.block_tokens,
             root_parts=(self.checkpoint.fingerprint, self.kv_format, repr(rope)),
-            window_tokens=self.window_tokens,
+            window_tokens=_widest_window(self.program),
         )
+
+    @property
+    def is_bound_by_kv(self) -> bool:
+        """Whether the KV memory cannot hold a request as long as the settings allow."""
+        return not self.kv_config.can_hold(self.limits.max_model_tokens)
+
+    @property
+    def max_request_tokens(self) -> int:
+        """The most tokens of one prompt and its answer."""
+        return self.kv_config.num_tokens if self.is_bound_by_kv else self.limits.max_model_tokens
+
+    def card(self, name: str | None = None) -> ModelCard:
+        served = name or self.checkpoint.name
+        return ModelCard(
+            name=served,
+            aliases=() if served == self.checkpoint.name else (self.checkpoint.name,),
+            created_s=int(time.time()),
+            max_model_tokens=self.max_request_tokens,
+            vocab_size=self.checkpoint.config.vocab_size,
+            is_bound_by_kv=self.is_bound_by_kv,
+        )
+
+    def load(self, progress: LoadProgress | None = None) -> "LoadedModel":
+        """Move the weights. Takes seconds for large models; `progress` follows."""
+        tensors = self.checkpoint.tensors
+        if progress is not None:
+            tensors = CountedTensors(tensors, progress)
+        executable = self.backend.load(self.program, tensors, self.limits)
+        self.checkpoint.release_pages()
+        return LoadedModel(self, executable)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model on a device."""
+
+    plan: PlannedModel
+    executable: Executable
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.plan.checkpoint
+
+    @property
+    def limits(self) -> Limits:
+        return self.plan.limits
 
     def expert_tokens(self) -> dict[int, list[int]]:
         """Of each layer that is a mixture of experts, the tokens each expert has computed, if somebody counts them."""
@@ -82,21 +133,17 @@ class LoadedModel:
         return {layer: load.tolist() for layer, load in zip(layers, self.executable.expert_loads, strict=False)}
 
 
-def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgress | None = None) -> LoadedModel:
-    """Record the model, settle the bounds, move the weights. Takes seconds for large models; `progress` follows."""
+def plan_model(checkpoint: Checkpoint, config: EngineConfig) -> PlannedModel:
+    """Record the model and settle its bounds. Raises SetupError for settings that this model or machine cannot meet."""
     program = build_program(checkpoint.config)
     backend = load_backend(config.backend, config.kv_format)
     limits = _limits(checkpoint, backend.kv_bytes_per_block(program, config.block_tokens), config)
-    tensors = checkpoint.tensors if progress is None else CountedTensors(checkpoint.tensors, progress)
-    executable = backend.load(program, tensors, limits)
-    checkpoint.release_pages()
-    return LoadedModel(
-        checkpoint,
-        executable,
-        limits,
-        kv_format=f"{backend.name} {backend.kv_format}",
-        window_tokens=_widest_window(program),
-    )
+    return PlannedModel(checkpoint, program, backend, limits)
+
+
+def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgress | None = None) -> LoadedModel:
+    """Plan and load at once."""
+    return plan_model(checkpoint, config).load(progress)
 
 
 def start_engine(
@@ -106,12 +153,9 @@ def start_engine(
 
     `on_failure` is called there when the loop has ended by itself.
     """
-    kv, max_model_tokens = model.kv_config, model.limits.max_model_tokens
-    if not kv.can_hold(max_model_tokens):
-        max_model_tokens = kv.num_tokens
-    intake = Intake(IntakeConfig(config.max_queued, config.max_queued_tokens, max_model_tokens))
+    intake = Intake(IntakeConfig(config.max_queued, config.max_queued_tokens, model.plan.max_request_tokens))
     build = partial(build_engine, model, config, intake, emit=emit)
-    return LocalEngine(intake, max_model_tokens, build, on_failure)
+    return LocalEngine(intake, build, on_failure)
 
 
 def build_engine(
@@ -130,7 +174,7 @@ def build_engine(
             eos_ids=checkpoint.eos_ids,
             chunk_tokens=config.chunk_tokens,
         ),
-        KvCache(model.kv_config),
+        KvCache(model.plan.kv_config),
     )
     runner = Runner(model.executable, limits, checkpoint.eos_ids)
     return Engine(scheduler, runner, intake, publish=publish, emit=emit)
@@ -144,37 +188,32 @@ def build_service(checkpoint: Checkpoint, engine: EngineClient, card: ModelCard)
     return TextService(engine, tokenizer, chat, card)
 
 
-def model_card(checkpoint: Checkpoint, config: EngineConfig, name: str | None = None) -> ModelCard:
-    served = name or checkpoint.name
-    return ModelCard(
-        name=served,
-        aliases=() if served == checkpoint.name else (checkpoint.name,),
-        created_s=int(time.time()),
-        max_model_tokens=_max_model_tokens(checkpoint, config),
-        vocab_size=checkpoint.config.vocab_size,
-    )
-
-
-def serve(config: ServeConfig, on_ready: Callable[[str], None], progress: LoadProgress | None = None) -> None:
+def serve(
+    config: ServeConfig,
+    on_planned: Callable[[PlannedModel], None],
+    on_ready: Callable[[str], None],
+    progress: LoadProgress | None = None,
+) -> None:
     """Serve a model over HTTP until SIGTERM or SIGINT; then let running streams finish.
 
-    `on_ready` is called with the base URL once requests are answered. Raises SetupError or ModelError when it cannot
-    start, and EngineError when the engine has failed.
+    `on_planned` is told the bounds before the weights are loaded, `on_ready` the base URL once requests are answered.
+    Raises SetupError or ModelError when it cannot start, and EngineError when the engine has failed.
     """
     http.bind(config.host, config.port).close()  # a taken port is said before a download, not after it
-    checkpoint = open_checkpoint(config.source.model, quantize=config.source.quantize)
+    plan = plan_model(open_checkpoint(config.source.model, quantize=config.source.quantize), config.engine)
+    on_planned(plan)
     listener = http.bind(config.host, config.port)  # from here on clients get answers: 503 until the weights are there
-    uvloop.run(_Server(config, checkpoint, progress).run(listener, on_ready))
+    uvloop.run(_Server(config, plan, progress).run(listener, on_ready))
 
 
 class _Server:
     """One run of the HTTP server: it listens while the model loads, and stops when the engine does."""
 
-    def __init__(self, config: ServeConfig, checkpoint: Checkpoint, progress: LoadProgress | None) -> None:
+    def __init__(self, config: ServeConfig, plan: PlannedModel, progress: LoadProgress | None) -> None:
         self._config = config
-        self._checkpoint = checkpoint
+        self._plan = plan
         self._progress = progress
-        card = model_card(checkpoint, config.engine, config.name)
+        card = plan.card(config.name)
         self._metrics = Metrics(model_name=card.name, version=__version__)
         self._service = LateService(card)
         self._engine: LocalEngine | None = None
@@ -196,11 +235,10 @@ class _Server:
             raise self._failure
 
     async def _load(self, announce: Callable[[], None]) -> None:
-        config = self._config.engine
-        model = await asyncio.to_thread(load_model, self._checkpoint, config, self._progress)
+        model = await asyncio.to_thread(self._plan.load, self._progress)
         self._metrics.experts.watch(model.expert_tokens)
-        self._engine = start_engine(model, config, self._metrics.record, on_failure=self._engine_failed)
-        service = await asyncio.to_thread(build_service, self._checkpoint, self._engine, self._service.model)
+        self._engine = start_engine(model, self._config.engine, self._metrics.record, on_failure=self._engine_failed)
+        service = await asyncio.to_thread(build_service, model.checkpoint, self._engine, self._service.model)
         self._service.arrive(service)
         announce()
 
@@ -222,9 +260,7 @@ def _widest_window(program: Program) -> int | None:
 
 
 def _limits(checkpoint: Checkpoint, block_bytes: int, config: EngineConfig) -> Limits:
-    max_model_tokens = min(
-        config.max_model_tokens or checkpoint.config.max_model_tokens, checkpoint.config.max_model_tokens
-    )
+    max_model_tokens = _max_model_tokens(checkpoint, config)
     blocks_wanted = config.max_running * -(-max_model_tokens // config.block_tokens)
     memory_bytes = config.kv_memory_bytes or int(available_bytes() * _KV_SHARE_OF_MEMORY)
     num_blocks = min(blocks_wanted, memory_bytes // block_bytes)
@@ -245,7 +281,13 @@ def _limits(checkpoint: Checkpoint, block_bytes: int, config: EngineConfig) -> L
 
 def _max_model_tokens(checkpoint: Checkpoint, config: EngineConfig) -> int:
     trained = checkpoint.config.max_model_tokens
-    return min(config.max_model_tokens or trained, trained)
+    wanted = trained if config.max_model_tokens is None else config.max_model_tokens
+    if not _MIN_MODEL_TOKENS <= wanted <= trained:
+        raise SetupError(
+            f"{checkpoint.name} takes {_MIN_MODEL_TOKENS} to {trained:,} tokens, prompt and answer together, "
+            f"not {wanted:,}: change --max-model-tokens"
+        )
+    return wanted
 
 
 def available_bytes() -> int:

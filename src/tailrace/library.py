@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
-from tailrace.app import LoadedModel, build_service, load_model, model_card, start_engine
+from tailrace.app import LoadedModel, build_service, load_model, start_engine
 from tailrace.config import EngineConfig
 from tailrace.engine.local import LocalEngine
 from tailrace.errors import EngineError, InvalidRequest
@@ -144,7 +144,7 @@ class Engine:
         self._thread.start()
         self._executable = loaded.executable
         self._engine = self._run(_start(loaded, config))
-        self._service = build_service(checkpoint, self._engine, model_card(checkpoint, config))
+        self._service = build_service(checkpoint, self._engine, loaded.plan.card())
         self._room = asyncio.Semaphore(config.max_queued)  # a batch of any size waits its turn
         atexit.register(self.close)
 

@@ -13,9 +13,8 @@ from tailrace.weights.checkpoint import Checkpoint
 
 __all__ = ["Harness", "MakeHarness", "make_harness"]
 
-CONFIG = EngineConfig(
-    backend="cpu", kv_memory_bytes=64 << 20, max_model_tokens=1024, budget_tokens=256, max_running=16, max_queued=64
-)
+MAX_MODEL_TOKENS = 1024
+CONFIG = EngineConfig(backend="cpu", kv_memory_bytes=64 << 20, budget_tokens=256, max_running=16, max_queued=64)
 
 
 @dataclass
@@ -54,7 +53,9 @@ MakeHarness = Callable[..., Harness]
 
 def make_harness(checkpoint: Checkpoint, **changes: object) -> Harness:
     """A harness on a model; `changes` are fields of EngineConfig."""
-    config = replace(CONFIG, **changes)  # type: ignore[arg-type]  # names and types are the caller's
+    longest = min(MAX_MODEL_TOKENS, checkpoint.config.max_model_tokens)
+    fields = {"max_model_tokens": longest, **changes}
+    config = replace(CONFIG, **fields)  # type: ignore[arg-type]  # names and types are the caller's
     model = load_model(checkpoint, config)
     intake = Intake(IntakeConfig(config.max_queued, config.max_queued_tokens, model.limits.max_model_tokens))
     events: list[TokenEvent] = []

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -78,3 +79,22 @@ def test_the_served_name_is_what_clients_ask_for() -> None:
         _, models = server.get("/v1/models")
 
     assert json.loads(models)["data"][0]["id"] == "mill"
+
+
+def test_a_server_with_little_kv_memory_tells_its_true_bound_everywhere() -> None:
+    with serving("tiny-deepseek", "--kv-memory", "100KiB") as server:
+        _, models = server.get("/v1/models")
+        body = {"prompt": "Go on:", "max_tokens": 200}
+        request = urllib.request.Request(
+            server.url + "/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        with refused.value as reply:
+            said = reply.read().decode()
+        server.stop()
+        announced = server.output()
+
+    assert {model["max_model_len"] for model in json.loads(models)["data"]} == {128}
+    assert "the server's KV memory (see --kv-memory) of 128 tokens" in said
+    assert announced.startswith("KV memory holds 128 tokens at once")

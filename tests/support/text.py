@@ -103,7 +103,6 @@ class ScriptedEngine:
 
     script: Script
     is_ready: bool = True
-    max_model_tokens: int = 1000
     refuse_after: int | None = None
     refusal: Exception | None = None
     submitted: list[Request] = field(default_factory=list)

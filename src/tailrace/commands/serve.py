@@ -55,7 +55,7 @@ def run(
     name
         What clients call the model [its own name].
     max_model_tokens
-        The most tokens of a prompt and its answer [what the model was made for].
+        The most tokens of a prompt and its answer, 2 or more [what the model was made for].
     max_running
         Requests computed at the same time; others wait.
     budget_tokens
@@ -63,7 +63,7 @@ def run(
     chunk_tokens
         Prompt tokens a step adds to running streams: more is faster for prompts, less is smoother for streams.
     kv_memory
-        Memory for keys and values, such as 512MiB [a quarter of what is free].
+        Memory for keys and values, such as 512MiB [a quarter of what is free, or what --max-running requests can fill].
     kv_format
         How keys and values are kept: int8 holds twice as many tokens as bf16 [bf16].
     block_tokens
@@ -71,7 +71,7 @@ def run(
     threads
         Threads that compute [one for each CPU].
     backend
-        What computes.
+        What computes; reference is the slow specification, for checking and not for serving.
     quantize
         Store wider matrices in fewer bits while loading.
     """
@@ -88,8 +88,20 @@ def run(
         max_model_tokens=max_model_tokens,
     )
     app.serve(
-        ServeConfig(ModelSource(model, quantize), engine, name, host, port), on_ready=_announce, progress=LoadingBar()
+        ServeConfig(ModelSource(model, quantize), engine, name, host, port),
+        on_planned=_say_bound,
+        on_ready=_announce,
+        progress=LoadingBar(),
     )
+
+
+def _say_bound(plan: app.PlannedModel) -> None:
+    if plan.is_bound_by_kv:
+        sys.stderr.write(
+            f"KV memory holds {plan.max_request_tokens:,} tokens at once: no request may have more, though "
+            f"{plan.limits.max_model_tokens:,} were allowed (--kv-memory gives it more)\n"
+        )
+        sys.stderr.flush()
 
 
 def _announce(url: str) -> None:

@@ -21,9 +21,6 @@ class EngineClient(Protocol):
     @property
     def is_ready(self) -> bool: ...
 
-    @property
-    def max_model_tokens(self) -> int: ...
-
     def submit(self, request: Request) -> TokenStream:
         """Queue a request. Raises ContextTooLong, Overloaded, UnavailableError. Call from the event loop's thread."""
         ...

@@ -22,12 +22,10 @@ class LocalEngine:
     def __init__(
         self,
         intake: Intake,
-        max_model_tokens: int,
         build: Callable[[Publish], Engine],
         on_failure: Callable[[], None],
     ) -> None:
         self._intake = intake
-        self._max_model_tokens = max_model_tokens
         self._loop = asyncio.get_running_loop()
         self._streams = StreamTable(self._loop)
         self._engine = build(self._streams.publish)
@@ -40,10 +38,6 @@ class LocalEngine:
     @property
     def is_ready(self) -> bool:
         return not self._has_ended
-
-    @property
-    def max_model_tokens(self) -> int:
-        return self._max_model_tokens
 
     @property
     def num_requests(self) -> int:

@@ -116,7 +116,7 @@ class _Loaded:
         return ShapeReport(
             name=self.shape.name,
             weights=self.shape.weights,
-            back_end=self.model.kv_format,
+            back_end=self.model.plan.kv_format,
             num_threads=self.model.limits.num_threads,
             parameters=sum(prod(weight.shape) for weight in self.program.weights.values()),
             weight_bytes=self.model.executable.weight_bytes,

@@ -135,13 +135,14 @@ class GenerationStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """The served model: its public names and bounds."""
+    """The served model: its public names and bounds. `max_model_tokens` is of one prompt and its answer."""
 
     name: str
     aliases: tuple[str, ...]
     created_s: int
     max_model_tokens: int
     vocab_size: int
+    is_bound_by_kv: bool = False  # max_model_tokens is what the KV memory holds: less than the model could take
 
 
 class Service(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from tailrace.errors import InvalidRequest
 from tailrace.service.api import ChatPrompt, InfillPrompt, ModelCard, Prompt, TextPrompt, TokenPrompt
 from tailrace.service.chat import ChatTemplate
-from tailrace.service.context import check_prompt_length
+from tailrace.service.context import Context, check_prompt_length
 from tailrace.service.infill import find_infill
 from tailrace.service.tokenizer import Tokenizer
 
@@ -18,7 +18,7 @@ _MESSAGE_CHARS = 64  # rendering a message costs about as much as tokenising so 
 class PromptEncoder:
     """Blocking; may run on any thread.
 
-    With `context_tokens` given, a prompt that cannot fit is refused before the work is done that its length would cost.
+    With `context` given, a prompt that cannot fit is refused before the work is done that its length would cost.
     """
 
     def __init__(self, tokenizer: Tokenizer, chat: ChatTemplate | None, model: ModelCard, *, max_messages: int) -> None:
@@ -28,16 +28,16 @@ class PromptEncoder:
         self._infill = find_infill(tokenizer.vocabulary, model.vocab_size)
         self._max_messages = max_messages
 
-    def encode(self, prompt: Prompt, context_tokens: int | None = None) -> list[int]:
+    def encode(self, prompt: Prompt, context: Context | None = None) -> list[int]:
         """Ids of a prompt, which may be none. Raises InvalidRequest, ContextTooLong."""
         if isinstance(prompt, ChatPrompt):
-            return self._encode_chat(prompt, context_tokens)
+            return self._encode_chat(prompt, context)
         if isinstance(prompt, TextPrompt):
-            return self._encode_text(prompt, context_tokens)
+            return self._encode_text(prompt, context)
         if isinstance(prompt, InfillPrompt):
-            return self._encode_infill(prompt, context_tokens)
-        if context_tokens is not None:
-            check_prompt_length(len(prompt.token_ids), context_tokens, "prompt")
+            return self._encode_infill(prompt, context)
+        if context is not None:
+            check_prompt_length(len(prompt.token_ids), context, "prompt")
         check_token_ids(prompt.token_ids, self._model.vocab_size, "prompt")
         return list(prompt.token_ids)
 
@@ -48,7 +48,7 @@ class PromptEncoder:
         stop_id = self._tokenizer.vocabulary.added.get(self._infill.stop)
         return () if stop_id is None else (stop_id,)
 
-    def _encode_chat(self, prompt: ChatPrompt, context_tokens: int | None) -> list[int]:
+    def _encode_chat(self, prompt: ChatPrompt, context: Context | None) -> list[int]:
         if self._chat is None:
             raise InvalidRequest(
                 f"the model {self._model.name!r} has no chat template; use completions with a prompt instead",
@@ -60,15 +60,15 @@ class PromptEncoder:
             )
         guard = self._tokenizer.new_guard()
         rendered = self._chat.render(prompt, guard)
-        self._check_text(guard.release(rendered), context_tokens, "messages")
+        self._check_text(guard.release(rendered), context, "messages")
         return self._tokenizer.encode_guarded(rendered, guard)
 
-    def _encode_text(self, prompt: TextPrompt, context_tokens: int | None) -> list[int]:
-        self._check_text(prompt.text, context_tokens, "prompt")
+    def _encode_text(self, prompt: TextPrompt, context: Context | None) -> list[int]:
+        self._check_text(prompt.text, context, "prompt")
         ids = self._tokenizer.encode(prompt.text, allow_control=prompt.allow_control)
         return self._begun(ids) if prompt.add_special_tokens else ids
 
-    def _encode_infill(self, prompt: InfillPrompt, context_tokens: int | None) -> list[int]:
+    def _encode_infill(self, prompt: InfillPrompt, context: Context | None) -> list[int]:
         if self._infill is None:
             raise InvalidRequest(
                 f"'suffix' is refused: the vocabulary of {self._model.name!r} has no tokens for filling in the middle, "
@@ -77,7 +77,7 @@ class PromptEncoder:
                 code="unsupported_parameter",
             )
         for text, param in ((prompt.prefix, "prompt"), (prompt.suffix, "suffix")):
-            self._check_text(text, context_tokens, param)
+            self._check_text(text, context, param)
         ids = self._tokenizer.encode_pieces(self._infill.pieces(prompt.prefix, prompt.suffix))
         return self._begun(ids) if prompt.add_special_tokens else ids
 
@@ -87,9 +87,9 @@ class PromptEncoder:
         wants_bos = self._tokenizer.add_bos and bos_id is not None
         return [bos_id, *ids] if wants_bos and bos_id is not None and ids[:1] != [bos_id] else ids
 
-    def _check_text(self, text: str, context_tokens: int | None, param: str) -> None:
-        if context_tokens is not None:
-            check_prompt_length(self._tokenizer.least_tokens(text), context_tokens, param, is_least=True)
+    def _check_text(self, text: str, context: Context | None, param: str) -> None:
+        if context is not None:
+            check_prompt_length(self._tokenizer.least_tokens(text), context, param, is_least=True)
 
 
 def check_token_ids(token_ids: Sequence[int], vocab_size: int, param: str) -> None:

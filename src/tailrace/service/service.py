@@ -10,7 +10,7 @@ from tailrace.service.api import ChatPrompt, Generation, ModelCard, Prompt, Text
 from tailrace.service.bounds import TextBounds, check_generation
 from tailrace.service.chat import ChatTemplate
 from tailrace.service.choice import Choice, ChoiceRules
-from tailrace.service.context import fit_max_tokens
+from tailrace.service.context import Context, fit_max_tokens
 from tailrace.service.detokenize import TokenTexts
 from tailrace.service.prompts import PromptEncoder, check_token_ids, is_long
 from tailrace.service.sampling import settled_temperature
@@ -53,10 +53,10 @@ class TextService:
         if not self.is_ready:
             raise UnavailableError("the model is not ready; try again in a moment")
         check_generation(generation, self._bounds, self._model.vocab_size)
-        context_tokens = min(self._engine.max_model_tokens, self._model.max_model_tokens)
-        prompt_ids = await self._encode(generation.prompt, context_tokens)
+        context = Context(self._model.max_model_tokens, self._model.is_bound_by_kv)
+        prompt_ids = await self._encode(generation.prompt, context)
         prompt_param = "messages" if isinstance(generation.prompt, ChatPrompt) else "prompt"
-        sampling = fit_max_tokens(generation.sampling, len(prompt_ids), context_tokens, prompt_param)
+        sampling = fit_max_tokens(generation.sampling, len(prompt_ids), context, prompt_param)
         echoed = self._prompt_text(generation, prompt_ids) if generation.echo else ""
         submitted = self._submit(generation, prompt_ids, sampling)
         return TextStream(self._engine, submitted, prompt_tokens=len(prompt_ids), echoed=echoed)
@@ -73,12 +73,12 @@ class TextService:
         check_token_ids(token_ids, self._model.vocab_size, "tokens")
         return self._tokenizer.decode(token_ids, skip_special_tokens=False)
 
-    async def _encode(self, prompt: Prompt, context_tokens: int) -> list[int]:
+    async def _encode(self, prompt: Prompt, context: Context) -> list[int]:
         encode = self._prompts.encode
         if is_long(prompt, self._bounds.max_inline_chars):
-            ids = await asyncio.to_thread(encode, prompt, context_tokens)
+            ids = await asyncio.to_thread(encode, prompt, context)
         else:
-            ids = encode(prompt, context_tokens)
+            ids = encode(prompt, context)
         if not ids:
             raise InvalidRequest("the prompt is empty: give it at least one token", param="prompt")
         return ids

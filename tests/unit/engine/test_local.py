@@ -30,7 +30,7 @@ class Local:
         self.runner = Runner()
         self.failed = asyncio.Event()
         self.intake = Intake(IntakeConfig(max_queued=4, max_queued_tokens=64, max_model_tokens=32))
-        self.engine = LocalEngine(self.intake, 32, self._build, self.failed.set)
+        self.engine = LocalEngine(self.intake, self._build, self.failed.set)
 
     def _build(self, publish: Publish) -> Engine:
         config = SchedulerConfig(

@@ -24,6 +24,7 @@ from tailrace.service.api import (
 )
 from tailrace.service.bounds import TextBounds
 from tailrace.service.chat import ChatTemplate
+from tailrace.service.context import Context
 from tailrace.service.markup import Guard
 from tailrace.service.prompts import PromptEncoder
 from tailrace.service.seeds import choice_seed
@@ -244,11 +245,16 @@ async def test_max_tokens_zero_takes_what_the_context_leaves() -> None:
     assert engine.submitted[0].sampling.max_tokens == 99
 
 
-async def test_the_engine_may_have_the_smaller_context() -> None:
-    engine = _says(byte_level_tokenizer(), "x")
-    engine.max_model_tokens = 20
-    await _service(engine).start(_generation(sampling=replace(SAMPLING, max_tokens=0)))
-    assert engine.submitted[0].sampling.max_tokens == 19
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens"), [(TokenPrompt([5] * 20), 0), (TokenPrompt([5] * 12), 9), (TextPrompt("hello" * 300), 1)]
+)
+async def test_where_kv_memory_bounds_a_request_it_is_named_and_not_the_model(prompt: Prompt, max_tokens: int) -> None:
+    card = replace(MODEL, max_model_tokens=20, is_bound_by_kv=True)
+    tokenizer = byte_level_tokenizer()
+    service = TextService(_says(tokenizer, "x"), tokenizer, CHAT, card)
+    with pytest.raises(ContextTooLong, match=r"server's KV memory \(see --kv-memory\) of 20 tokens") as caught:
+        await service.start(_generation(prompt, replace(SAMPLING, max_tokens=max_tokens)))
+    assert "context" not in str(caught.value)
 
 
 async def test_max_tokens_that_do_not_fit_are_refused_with_the_numbers() -> None:
@@ -430,9 +436,9 @@ async def test_every_kind_of_large_prompt_leaves_the_event_loop(monkeypatch: pyt
     threads: list[threading.Thread] = []
     encode = PromptEncoder.encode
 
-    def spy(self: PromptEncoder, prompt: Prompt, context_tokens: int | None = None) -> list[int]:
+    def spy(self: PromptEncoder, prompt: Prompt, context: Context | None = None) -> list[int]:
         threads.append(threading.current_thread())
-        return encode(self, prompt, context_tokens)
+        return encode(self, prompt, context)
 
     monkeypatch.setattr(PromptEncoder, "encode", spy)
     service = _service(_says(byte_level_tokenizer(), "x"), bounds=TextBounds(max_inline_chars=200))
