@@ -15,9 +15,10 @@ import httptools
 
 from tailrace.errors import SetupError
 
-__all__ = ["Address", "BodySink", "Exchanged", "HttpRequest", "WireError", "exchange"]
+__all__ = ["Address", "BodySink", "Exchanged", "HttpError", "HttpRequest", "WireError", "exchange"]
 
 MAX_ERROR_BODY_BYTES = 1 << 16
+MAX_SHOWN_CHARS = 500
 LINGER_S = 1.0
 
 BodySink = Callable[[bytes, float], bool]
@@ -30,6 +31,15 @@ class WireError(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class HttpError(WireError):
+    """An answer with another status than 200, and what it said."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"http_{status}", f"HTTP {status}: {said[:MAX_SHOWN_CHARS]}")
+        self.status = status
+        self.said = said
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +163,7 @@ class _Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         if self._status != 200:
-            text = self._error_body.decode("utf-8", "replace").strip()
-            self._fail(WireError(f"http_{self._status}", f"HTTP {self._status}: {text[:500]}"))
+            self._fail(HttpError(self._status, self._error_body.decode("utf-8", "replace").strip()))
         elif not self.done.done():
             self.done.set_result(None)
 

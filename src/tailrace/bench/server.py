@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from tailrace.bench.exchange import Address, HttpRequest, WireError, exchange
+from tailrace.bench.exchange import Address, BodySink, Exchanged, HttpError, HttpRequest, WireError, exchange
 from tailrace.bench.stream import Streamed, StreamRecorder, TextSink
 
 __all__ = ["Endpoint", "Message", "Prompt", "Server", "StreamRequest"]
@@ -107,7 +107,7 @@ class Server:
         recorder = StreamRecorder(streamed, on_text)
         try:
             post = HttpRequest("POST", request.path, request.body())
-            times = await exchange(self.address, post, recorder, self.timeout_s)
+            times = await self._exchange(post, recorder)
             streamed.connect_s, streamed.sent_s, streamed.ended_s = times.connect_s, times.sent_s, times.ended_s
             recorder.close()
         except WireError as error:
@@ -117,8 +117,25 @@ class Server:
 
     async def _fetch(self, request: HttpRequest) -> bytes:
         collector = _Collector()
-        await exchange(self.address, request, collector, self.timeout_s)
+        await self._exchange(request, collector)
         return bytes(collector.body)
+
+    async def _exchange(self, request: HttpRequest, sink: BodySink) -> Exchanged:
+        try:
+            return await exchange(self.address, request, sink, self.timeout_s)
+        except HttpError as error:
+            raise HttpError(error.status, _message_of(error.said)) from error
+
+
+def _message_of(said: str) -> str:
+    """The message in an error body, in whichever of the usual forms; the body itself where there is none."""
+    try:
+        said_here = msgspec.json.decode(said)
+        while isinstance(said_here, dict):
+            said_here = next(said_here[key] for key in ("error", "message", "detail") if key in said_here)
+    except (msgspec.DecodeError, RecursionError, StopIteration):
+        return said
+    return said_here if isinstance(said_here, str) else said
 
 
 def _decode(body: bytes, kind: type[_Answer]) -> _Answer:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tailrace.commands.figures import JsonTarget, show_figures
 from tailrace.commands.loading import LoadingBar
+from tailrace.commands.quantity import format_bytes
 from tailrace.config import EngineConfig
 from tailrace.measure.report import DecodeReport, ShapeReport
 from tailrace.measure.shape import Shape, measure_shape
@@ -78,6 +79,7 @@ def run(
     """
     if gguf is not None:
         write_gguf(synthetic_tensors(shape, quantize, seed), gguf, LoadingBar("Writing the weights"))
+        sys.stderr.write(f"Wrote {gguf}, {format_bytes(gguf.stat().st_size)}\n")
         return
     report = measure_shape(
         Shape(shape, quantize, seed),

@@ -1,6 +1,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -179,11 +180,23 @@ def test_no_damage_to_an_answer_makes_the_client_raise(damage: list[tuple[int, b
     assert streamed.ended_s >= streamed.sent_s > 0
 
 
-async def test_a_refused_request_carries_the_servers_own_words() -> None:
-    streamed, _ = await stream(json_answer({"error": {"message": "queue is full"}}, 429))
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"error": {"message": "queue is full", "type": "overloaded", "code": None}}, "queue is full"),
+        ({"error": "queue is full"}, "queue is full"),
+        ({"object": "error", "message": "queue is full"}, "queue is full"),
+        ({"detail": "queue is full"}, "queue is full"),
+        ({"reason": "busy"}, '{"reason": "busy"}'),
+        ({"error": {}}, '{"error": {}}'),
+        (["busy"], '["busy"]'),
+    ],
+)
+async def test_a_refused_request_carries_the_servers_own_words(body: Any, said: str) -> None:
+    streamed, _ = await stream(json_answer(body, 429))
 
     assert streamed.error_kind == "http_429"
-    assert "queue is full" in streamed.error
+    assert streamed.error == f"HTTP 429: {said}"
 
 
 async def test_models_and_token_ids_are_read_from_the_server() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.cli import main
+from tailrace.commands.quantity import format_bytes
 
 SMALL = ["--streams", "2", "--prompt-tokens", "20", "--output-tokens", "8", "--backend", "reference"]
 
@@ -39,3 +40,11 @@ def test_what_cannot_be_measured_is_said_in_one_line(
 def test_help_names_the_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "synth", "--help"]) == 0
     assert "deepseek-v2-lite" in capsys.readouterr().out
+
+
+def test_a_file_that_was_written_is_told_with_its_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "weights.gguf"
+
+    assert main(["bench", "synth", "toy-v2-lite", "--gguf", str(file)]) == 0
+
+    assert capsys.readouterr().err == f"Wrote {file}, {format_bytes(file.stat().st_size)}\n"
