@@ -1,38 +1,17 @@
-"""The command line: names the verbs, loads the one asked for, turns errors into one line and an exit code."""
+"""The command line: runs the verb asked for, turns errors into one line and an exit code.
+
+Importing this loads next to nothing, so that Ctrl-C is answered by `main` from early on.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Parameter
-
 from tailrace.errors import TailraceError
-from tailrace.version import __version__
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
 FAILED, MISUSED, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
-
-VERBS = {
-    "serve": "Serve a model over an OpenAI-compatible HTTP API.",
-    "chat": "Talk to a model in the terminal.",
-    "complete": "Continue a text.",
-    "bench": "Measure any OpenAI-compatible server under load.",
-    "inspect": "Show what a model file holds and what it needs.",
-}
-
-app = App(
-    name="tailrace",
-    help="A streaming inference server for DeepSeek-family models.",
-    help_epilogue="Examples:\n  tailrace serve\n  tailrace chat\n  tailrace VERB --help",
-    help_format="plaintext",
-    version=__version__,
-    default_parameter=Parameter(negative=()),
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,
-)
-for _verb, _summary in VERBS.items():
-    app.command(f"tailrace.commands.{_verb}:{_verb}", name=_verb, help=_summary)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,12 +19,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     No error shows a traceback, unless TAILRACE_DEBUG is set.
     """
+    # Of numpy's BLAS only the reference back end makes use, a row at a time: its threads would wait in busy loops.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        code = app(arguments, exit_on_error=False, print_error=False)
+        return _run(arguments)
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("TAILRACE_DEBUG"):
             raise
         return _fail(error)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    from cyclopts import CycloptsError  # noqa: PLC0415  (takes a while, in which Ctrl-C must be heard)
+
+    from tailrace.verbs import app  # noqa: PLC0415  (as above)
+
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        return _say(f"{error}\nTry 'tailrace --help', or 'tailrace VERB --help'.", MISUSED)
     return code if isinstance(code, int) else 0
 
 
@@ -57,8 +49,6 @@ def _fail(error: BaseException) -> int:
         case BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit would fail again
             return BROKEN_PIPE
-        case CycloptsError():
-            return _say(f"{error}\nTry 'tailrace --help', or 'tailrace VERB --help'.", MISUSED)
         case TailraceError():
             return _say(str(error), FAILED)
         case _:

@@ -17,7 +17,7 @@ OWNERS = {
     "starlette": ("frontends",),
     "prometheus_client": ("telemetry.prometheus",),
     "opentelemetry": ("telemetry.otel",),
-    "cyclopts": ("cli", "commands"),
+    "cyclopts": ("cli", "verbs", "commands"),
     "rich": ("cli", "commands", "bench"),
     "torch": ("ops.cuda", "ops.triton"),
     "triton": ("ops.triton",),

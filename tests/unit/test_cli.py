@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.cli import VERBS, main
+from tailrace.cli import main
 from tailrace.commands import bench
+from tailrace.verbs import VERBS
 from tailrace.version import __version__
 from tests.support.signals import hear_ctrl_c
 from tests.unit.bench.scripted import Asked, head, json_answer, scripted, text_chunk
@@ -128,6 +129,42 @@ async def test_ctrl_c_ends_a_real_process_quietly_with_130() -> None:
         forever.set()
 
     assert (process.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("module", ["cyclopts", "tailrace.verbs", "numpy"])
+def test_ctrl_c_while_modules_load_ends_quietly_with_130(module: str) -> None:
+    script = f"""
+import signal, sys
+import tailrace.cli
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.exit(tailrace.cli.main(["bench", "synth", "no-such-shape"]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, preexec_fn=hear_ctrl_c)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
+def test_numpy_computes_on_one_thread_unless_told_otherwise(given: dict[str, str], threads: str) -> None:
+    script = """
+import os, sys, tailrace.cli
+tailrace.cli.main(["serve", "--help"])
+assert "numpy" in sys.modules
+print(os.environ["OPENBLAS_NUM_THREADS"], len(os.listdir("/proc/self/task")))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | given
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+
+    allowed, started = done.stdout.splitlines()[-1].split()
+    assert allowed == threads
+    assert int(started) <= int(threads)
 
 
 async def test_a_reader_that_leaves_ends_the_process_without_a_traceback() -> None:
