@@ -1,5 +1,7 @@
 #include "program/team.h"
 
+#include <limits>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -52,6 +54,9 @@ void Team::close() {
     is_closing_.store(true, std::memory_order_relaxed);
     steps_.fetch_add(1, std::memory_order_release);
     steps_.notify_all();
+    // A late thread may still sleep in a step that is over, because as many pieces are done now as were when it looked.
+    num_done_.store(std::numeric_limits<int>::max(), std::memory_order_seq_cst);
+    num_done_.notify_all();
     for (std::thread& thread : threads_) thread.join();
 }
 
