@@ -11,12 +11,11 @@ namespace {
 // Values lie behind the keys.
 template <class Cache>
 struct Paged : Cache {
-    TAILRACE_INLINE void find_values(KeyBlock& block, HeadDims dims, uint8_t*) {
-        const size_t values = kv_tile_bytes(Cache::kFormat, dims.key);
-        for (int g = 0; g < kKeyGroups; ++g) {
-            block.values[g] = block.keys[g] + values;
-            block.next_values[g] = block.next_keys[g] + values;
-        }
+    static constexpr int kValueDims = kMaxHeadDim;
+
+    TAILRACE_INLINE Values find_values(const KeyBlock& block, HeadDims dims, ValueDims wanted, uint8_t*) {
+        const size_t place = kv_tile_bytes(Cache::kFormat, dims.key) + wanted.first * Cache::kValueBytes;
+        return {block.keys, block.next_keys, place, dims.padded_value()};
     }
     TAILRACE_INLINE void finish(float*, HeadDims) {}
 };

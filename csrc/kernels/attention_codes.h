@@ -57,6 +57,7 @@ struct CodeQuery {
 class CodeDots {
   public:
     static constexpr KvFormat kFormat = KvFormat::kInt8;
+    static constexpr size_t kValueBytes = kQuad;  // of a dimension, in a row of values
 
     template <int R>
     static constexpr int columns() {
@@ -72,9 +73,9 @@ class CodeDots {
 
     // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.
     template <int R, int C>
-    TAILRACE_INLINE void add_values(const KeyBlock& block, const Weights* weights, int num_keys, HeadDims dims,
-                                    int first_dim, Vec (&sums)[R][C]) {
-        const size_t column = static_cast<size_t>(first_dim) * kQuad;
+    TAILRACE_INLINE void add_values(const Values& values, const Weights* weights, int num_keys, int first_dim,
+                                    Vec (&sums)[R][C]) {
+        const size_t column = values.place + first_dim * kValueBytes;
         VecI high[R][C], low[R][C];
         clear(high);
         clear(low);
@@ -82,10 +83,10 @@ class CodeDots {
             const uint8_t* places[C];
             const uint8_t* next[C];
             for (int c = 0; c < C; ++c) {
-                places[c] = block.values[g] + column + c * 64;
-                next[c] = block.next_values[g] + column + c * 64;
+                places[c] = values.groups[g] + column + c * 64;
+                next[c] = values.next[g] + column + c * 64;
             }
-            add_dots<R, C>(places, next, static_cast<size_t>(dims.padded_value()) * kQuad,
+            add_dots<R, C>(places, next, values.dims * kValueBytes,
                            reinterpret_cast<const uint8_t*>(weights->quads + g * (kKeyGroup / kQuad)), sizeof(Weights),
                            kKeyGroup / kQuad, high, low);
         }
@@ -221,7 +222,8 @@ class CodeCache : public CodeDots {
     TAILRACE_INLINE void store_weights(const KeyBlock& block, HeadDims dims, const KeyRange (&seen)[R],
                                        Vec (&p)[R][kKeyGroups], Weights* out) {
         for (int g = 0; g < kKeyGroups; ++g) {
-            const Vec scales = load_scales(block.values[g], dims.padded_value());
+            const uint8_t* values = block.keys[g] + kv_tile_bytes(kFormat, dims.key);
+            const Vec scales = load_scales(values, dims.padded_value());
             for (int r = 0; r < R; ++r) p[r][g] = p[r][g] * only_seen(seen[r], g, scales);
         }
         store_products(p, out);

@@ -70,6 +70,7 @@ struct HalfPairs {
 template <class Pairs>
 struct PairCache {
     static constexpr KvFormat kFormat = Pairs::kFormat;
+    static constexpr size_t kValueBytes = Pairs::kPairBytes / kLanes;  // of a dimension, in a row of values
 
     template <int R>
     static constexpr int columns() {
@@ -117,15 +118,15 @@ struct PairCache {
 
     // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.
     template <int R, int C>
-    TAILRACE_INLINE void add_values(const KeyBlock& block, const Weights* weights, int num_keys, HeadDims dims,
-                                    int first_dim, Vec (&sums)[R][C]) {
-        const size_t row_bytes = dims.padded_value() / kLanes * Pairs::kPairBytes;
-        const size_t column = first_dim / kLanes * Pairs::kPairBytes;
+    TAILRACE_INLINE void add_values(const Values& values, const Weights* weights, int num_keys, int first_dim,
+                                    Vec (&sums)[R][C]) {
+        const size_t row_bytes = values.dims * kValueBytes;
+        const size_t column = values.place + first_dim * kValueBytes;
         int pair = 0;
         for (; pair < num_keys / 2; ++pair) {
             const size_t place = column + pair % 8 * row_bytes;
-            const uint8_t* v = block.values[pair / 8] + place;
-            for (int c = 0; c < C; ++c) fetch(block.next_values[pair / 8] + place + c * Pairs::kPairBytes);
+            const uint8_t* v = values.groups[pair / 8] + place;
+            for (int c = 0; c < C; ++c) fetch(values.next[pair / 8] + place + c * Pairs::kPairBytes);
             for (int r = 0; r < R; ++r) {
                 const Operand x = weights[r].pairs[pair];
                 for (int c = 0; c < C; ++c) sums[r][c] = Pairs::step(sums[r][c], v + c * Pairs::kPairBytes, x);
@@ -133,7 +134,7 @@ struct PairCache {
         }
         if (num_keys % 2 == 0) return;
         // The partner of the last position may never have been written.
-        const uint8_t* v = block.values[pair / 8] + column + pair % 8 * row_bytes;
+        const uint8_t* v = values.groups[pair / 8] + column + pair % 8 * row_bytes;
         for (int r = 0; r < R; ++r) {
             const Operand x = weights[r].pairs[pair];
             for (int c = 0; c < C; ++c) sums[r][c] = Pairs::step_even(sums[r][c], v + c * Pairs::kPairBytes, x);

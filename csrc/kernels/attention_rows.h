@@ -4,13 +4,15 @@
 //
 // A `Cache` says how keys and values lie in memory and how rows are multiplied with them:
 //
-//     Weights                            of a row, for the values of one key block
-//     columns<R>()                       vectors of a row's sum that R rows take at a time
-//     query_bytes, store_query           a row's query as an operand
-//     score                              dots of R queries with the keys of a block
-//     find_values                        where the values of a block are
-//     store_weights, add_values          sums of a block's values
-//     finish                             a row's sum, ready to be handed out
+//     kValueDims                    of values that all rows sum up before they look at the next
+//     Weights                       of a row, for the values of one key block
+//     columns<R>()                  vectors of a row's sum that R rows take at a time
+//     query_bytes, store_query      a row's query as an operand
+//     score                         dots of R queries with the keys of a block
+//     store_weights                 what the scores have become, as operands
+//     find_values                   where some dimensions of a block's values are
+//     add_values                    sums of them
+//     finish                        a row's sum, ready to be handed out
 #pragma once
 
 #include "kernels/attention_tile.h"
@@ -25,19 +27,21 @@ struct Scratch {
 
     float* sums;       // [rows][dim]
     float* tops;       // [rows]
+    float* fades;      // [rows], of the key block that is being met
     float* totals;     // [rows][16], added up at the end
     uint8_t* queries;  // [rows]
-    Weights* weights;  // [kAttendRows]
+    Weights* weights;  // [rows]
     uint8_t* values;   // what find_values may put there
 
     Scratch(void* memory, HeadDims dims)
         : sums(static_cast<float*>(memory)),
           tops(sums + kAttentionRows * dims.padded_value()),
-          totals(tops + kAttentionRows),
+          fades(tops + kAttentionRows),
+          totals(fades + kAttentionRows),
           queries(reinterpret_cast<uint8_t*>(totals + kAttentionRows * kLanes)),
           weights(reinterpret_cast<Weights*>(queries + kAttentionRows * static_cast<size_t>(dims.padded_key()) * 4)),
-          values(reinterpret_cast<uint8_t*>(weights) + kAttentionWeightBytes) {
-        static_assert(sizeof(Weights) * kAttendRows <= kAttentionWeightBytes);
+          values(reinterpret_cast<uint8_t*>(weights) + kAttentionRows * kAttentionWeightBytes) {
+        static_assert(sizeof(Weights) <= kAttentionWeightBytes);
     }
 };
 
@@ -81,8 +85,9 @@ struct RowTile {
         }
     }
 
-    // Turns scores into weights; what is summed so far must be multiplied with `fade`.
-    void weigh(Vec (&s)[R][kKeyGroups], float (&fade)[R]) const {
+    // Turns scores into weights; what is summed so far must be multiplied with the rows' fades.
+    void weigh(Vec (&s)[R][kKeyGroups]) const {
+        float* fade = scratch.fades + row;
         float base[R];
         for (int r = 0; r < R; ++r) {
             const float old_top = scratch.tops[row + r];
@@ -103,35 +108,39 @@ struct RowTile {
             float* totals = scratch.totals + (row + r) * kLanes;
             store(totals, fma(load(totals), set1(fade[r]), (s[r][0] + s[r][1]) + (s[r][2] + s[r][3])));
         }
-        Cache::store_weights(keys, dims, seen, s, scratch.weights);
+        Cache::store_weights(keys, dims, seen, s, scratch.weights + row);
+    }
+
+    void score() const {
+        if (seen[R - 1].last == 0) return;
+        Vec s[R][kKeyGroups];
+        Cache::score(keys, scratch.queries + row * Cache::query_bytes(dims), dims, s);
+        mask(s);
+        weigh(s);
+    }
+
+    // Sums up some dimensions of the values.
+    void add(const Values& values, ValueDims wanted) const {
+        if (seen[R - 1].last == 0) return;
+        constexpr int kColumns = Cache::template columns<R>() * kLanes;
+        float* sums = scratch.sums + static_cast<size_t>(row) * dims.padded_value() + wanted.first;
+        int d = 0;
+        for (; d + kColumns <= wanted.count(); d += kColumns) add_columns<kColumns / kLanes>(values, d, sums + d);
+        for (; d < wanted.count(); d += kLanes) add_columns<1>(values, d, sums + d);
     }
 
     template <int C>
-    void add_values(int first_dim, const float (&fade)[R]) const {
+    [[gnu::always_inline]] void add_columns(const Values& values, int first_dim, float* sums) const {
         const int dim = dims.padded_value();
-        float* sums = scratch.sums + static_cast<size_t>(row) * dim + first_dim;
         Vec acc[R][C];
         for (int r = 0; r < R; ++r) {
-            for (int c = 0; c < C; ++c) acc[r][c] = load(sums + r * dim + c * kLanes) * set1(fade[r]);
+            const Vec fade = set1(scratch.fades[row + r]);
+            for (int c = 0; c < C; ++c) acc[r][c] = load(sums + r * dim + c * kLanes) * fade;
         }
-        Cache::add_values(keys, scratch.weights, seen[R - 1].last, dims, first_dim, acc);
+        Cache::add_values(values, scratch.weights + row, seen[R - 1].last, first_dim, acc);
         for (int r = 0; r < R; ++r) {
             for (int c = 0; c < C; ++c) store(sums + r * dim + c * kLanes, acc[r][c]);
         }
-    }
-
-    void run() const {
-        if (seen[R - 1].last == 0) return;
-        Vec s[R][kKeyGroups];
-        float fade[R];
-        Cache::score(keys, scratch.queries + row * Cache::query_bytes(dims), dims, s);
-        mask(s);
-        weigh(s, fade);
-        constexpr int kColumns = Cache::template columns<R>();
-        const int dim = dims.padded_value();
-        int d = 0;
-        for (; d + kColumns * kLanes <= dim; d += kColumns * kLanes) add_values<kColumns>(d, fade);
-        for (; d < dim; d += kLanes) add_values<1>(d, fade);
     }
 };
 
@@ -171,11 +180,14 @@ class QueryRows {
         }
     }
 
-    void attend(KeyBlock& keys, const Rows& rows) const {
-        Cache::find_values(keys, dims_, scratch_.values);
-        const int end = rows.first + rows.count;
-        for (int row = rows.first; row < end; row += kAttendRows) {
-            attend(keys, rows, row, end - row < kAttendRows ? end - row : kAttendRows);
+    // First all scores, then the values.
+    void attend(const KeyBlock& keys, const Rows& rows) const {
+        for_tiles(keys, rows, [](const auto& tile) { tile.score(); });
+        const int dim = dims_.padded_value();
+        for (int first = 0; first < dim; first += Cache::kValueDims) {
+            const ValueDims wanted{first, dim - first < Cache::kValueDims ? dim : first + Cache::kValueDims};
+            const Values values = Cache::find_values(keys, dims_, wanted, scratch_.values);
+            for_tiles(keys, rows, [&](const auto& tile) { tile.add(values, wanted); });
         }
     }
 
@@ -194,23 +206,24 @@ class QueryRows {
 
     float* sums(int row) const { return scratch_.sums + static_cast<size_t>(row) * dims_.padded_value(); }
 
-    void attend(const KeyBlock& keys, const Rows& rows, int row, int num_rows) const {
-        switch (num_rows) {
-            case 1:
-                return RowTile<Cache, 1>(scratch_, keys, rows, row, dims_).run();
-            case 2:
-                return RowTile<Cache, 2>(scratch_, keys, rows, row, dims_).run();
-#if defined(__AVX512F__)
-            case 3:
-                return RowTile<Cache, 3>(scratch_, keys, rows, row, dims_).run();
-            case 4:
-                return RowTile<Cache, 4>(scratch_, keys, rows, row, dims_).run();
-            case 5:
-                return RowTile<Cache, 5>(scratch_, keys, rows, row, dims_).run();
-            default:
-                return RowTile<Cache, 6>(scratch_, keys, rows, row, dims_).run();
-#endif
+    // In tiles of about equal size.
+    template <class Do>
+    void for_tiles(const KeyBlock& keys, const Rows& rows, const Do& act) const {
+        int row = rows.first, left = rows.count;
+        for (int tiles = (left + kAttendRows - 1) / kAttendRows; tiles > 0; --tiles) {
+            const int size = (left + tiles - 1) / tiles;
+            for_tile<kAttendRows>(keys, rows, row, size, act);
+            row += size;
+            left -= size;
         }
+    }
+
+    // Of `size` rows, R at most.
+    template <int R, class Do>
+    [[gnu::always_inline]] void for_tile(const KeyBlock& keys, const Rows& rows, int row, int size,
+                                         const Do& act) const {
+        if (size == R) return act(RowTile<Cache, R>(scratch_, keys, rows, row, dims_));
+        if constexpr (R > 1) for_tile<R - 1>(keys, rows, row, size, act);
     }
 
     void store_row(int row, float* out) const {

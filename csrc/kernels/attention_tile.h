@@ -8,10 +8,11 @@ namespace tailrace::TAILRACE_ISA {
 
 constexpr int kKeyGroups = kKeyBlock / kKeyGroup;
 
-// Vectors that a tile of rows keeps in registers.
+// Vectors that a tile of rows keeps in registers at most, and its rows: more of these would cost more registers than
+// they save loads.
 #if defined(__AVX512F__)
 constexpr int kAccumulators = 24;
-constexpr int kAttendRows = 6;
+constexpr int kAttendRows = 4;
 #else
 constexpr int kAccumulators = 4;
 constexpr int kAttendRows = 2;
@@ -29,10 +30,23 @@ struct HeadDims {
 struct KeyBlock {
     const uint8_t* keys[kKeyGroups];
     const uint8_t* next_keys[kKeyGroups];
-    const uint8_t* values[kKeyGroups];
-    const uint8_t* next_values[kKeyGroups];
     int base;        // position of the first key
     int num_groups;  // that exist: behind them stands the first one again, which nobody sees there
+};
+
+// Dimensions of values: [first, last), whole vectors.
+struct ValueDims {
+    int first, last;
+
+    constexpr int count() const { return last - first; }
+};
+
+// Where the values of a key block are, group by group, from some dimension on.
+struct Values {
+    const uint8_t* const* groups;
+    const uint8_t* const* next;  // fetched meanwhile
+    size_t place;                // in each group
+    int dims;                    // from a row of values to the next
 };
 
 // Keys of a block that a row sees: [first, last).

@@ -122,13 +122,13 @@ constexpr size_t routing_scratch_floats(const Routing& routing) {
     return 2 * static_cast<size_t>(routing.num_experts) + 2 * static_cast<size_t>(routing.num_groups);
 }
 
-constexpr int kKeyBlock = 64;                   // positions whose keys a query row meets at once
-constexpr int kAttentionRows = 64;              // query rows of a task at most
-constexpr size_t kAttentionWeightBytes = 1536;  // of the rows that meet a key block together
+constexpr int kKeyBlock = 64;                  // positions whose keys a query row meets at once
+constexpr int kAttentionRows = 64;             // query rows of a task at most
+constexpr size_t kAttentionWeightBytes = 256;  // of a row that meets a key block, at most
 
 constexpr size_t attention_scratch_bytes(int head_dim) {
-    // Of each row: its query and its sums, its largest score and sixteen partial totals.
-    return kAttentionRows * (padded_head(head_dim) * 8 + 4 + 64) + kAttentionWeightBytes;
+    // Of each row: its query and its sums, its largest score, a fade, sixteen partial totals and weights.
+    return kAttentionRows * (padded_head(head_dim) * 8 + 4 + 4 + 64 + kAttentionWeightBytes);
 }
 
 constexpr size_t index_scratch_bytes(int num_heads, int head_dim) {
@@ -136,9 +136,15 @@ constexpr size_t index_scratch_bytes(int num_heads, int head_dim) {
     return static_cast<size_t>(padded_head(num_heads)) * (4 + 4 + padded_head(head_dim) * 4);
 }
 
-// `key_dim`: of latent and turned part together. Beside it all, a key block as values, and one that is gathered.
+constexpr int kTurnedDims = 64;  // of the values that latent attention makes of a key block: as many as stay near
+
+// Addresses of the groups of a key block, then their values.
+constexpr size_t kTurnedBytes = 64 + kKeyBlock * kTurnedDims * sizeof(float);
+
+// `key_dim`: of latent and turned part together. Beside what attention needs, some values of a key block, and the keys
+// of one that is gathered.
 constexpr size_t latent_scratch_bytes(int key_dim) {
-    return attention_scratch_bytes(key_dim) + 2 * kKeyBlock * padded_head(key_dim) * sizeof(float);
+    return attention_scratch_bytes(key_dim) + kTurnedBytes + kKeyBlock * padded_head(key_dim) * sizeof(float);
 }
 
 constexpr int kSelectStep = 64;  // one in so many numbers is looked at first

@@ -13,26 +13,34 @@ namespace tailrace::TAILRACE_ISA {
 
 namespace {
 
-// Values of a key block in the scratch, group behind group.
+// Where values of a key block are put: addresses of the groups, then the groups. `dim_bytes`: of a dimension of sixteen
+// positions, in either layout.
 template <class Turn>
-TAILRACE_INLINE void turn_groups(KeyBlock& block, int dim, size_t group_bytes, uint8_t* values, const Turn& turn) {
+TAILRACE_INLINE Values turn_groups(const KeyBlock& block, ValueDims wanted, size_t dim_bytes, uint8_t* memory,
+                                   const Turn& turn) {
+    auto** groups = reinterpret_cast<const uint8_t**>(memory);
     for (int g = 0; g < kKeyGroups; ++g) {
-        uint8_t* group = values + g * group_bytes;
-        if (g < block.num_groups) turn(block.keys[g], dim, group);
-        block.values[g] = block.next_values[g] = group;
+        uint8_t* group = memory + 64 + g * wanted.count() * dim_bytes;
+        if (g < block.num_groups) turn(block.keys[g] + wanted.first * dim_bytes, wanted.count(), group);
+        groups[g] = group;
     }
+    return {groups, groups, 0, wanted.count()};
 }
 
 struct LatentFloats : PairCache<FloatPairs> {
-    TAILRACE_INLINE void find_values(KeyBlock& block, HeadDims dims, uint8_t* values) {
-        turn_groups(block, dims.value, kv_tile_bytes(kFormat, dims.value), values, turn_float_pairs);
+    static constexpr int kValueDims = kTurnedDims;
+
+    TAILRACE_INLINE Values find_values(const KeyBlock& block, HeadDims, ValueDims wanted, uint8_t* memory) {
+        return turn_groups(block, wanted, 4 * kKeyGroup, memory, turn_float_pairs);
     }
     TAILRACE_INLINE void finish(float*, HeadDims) {}
 };
 
 struct LatentHalves : PairCache<HalfPairs> {
-    TAILRACE_INLINE void find_values(KeyBlock& block, HeadDims dims, uint8_t* values) {
-        turn_groups(block, dims.value, kv_tile_bytes(kFormat, dims.value), values, turn_half_pairs);
+    static constexpr int kValueDims = kTurnedDims;
+
+    TAILRACE_INLINE Values find_values(const KeyBlock& block, HeadDims, ValueDims wanted, uint8_t* memory) {
+        return turn_groups(block, wanted, 2 * kKeyGroup, memory, turn_half_pairs);
     }
     TAILRACE_INLINE void finish(float*, HeadDims) {}
 };
@@ -41,6 +49,8 @@ struct LatentHalves : PairCache<HalfPairs> {
 // lie both scales of a position, in bfloat16.
 class LatentCodes : public CodeDots {
   public:
+    static constexpr int kValueDims = kTurnedDims;
+
     static constexpr size_t query_bytes(HeadDims dims) {
         return CodeQuery::num_bytes(dims.value) + CodeQuery::num_bytes(turned_dim(dims));
     }
@@ -70,8 +80,8 @@ class LatentCodes : public CodeDots {
         }
     }
 
-    TAILRACE_INLINE void find_values(KeyBlock& block, HeadDims dims, uint8_t* values) {
-        turn_groups(block, dims.value, static_cast<size_t>(dims.value) * kKeyGroup, values, turn_codes);
+    TAILRACE_INLINE Values find_values(const KeyBlock& block, HeadDims, ValueDims wanted, uint8_t* memory) {
+        return turn_groups(block, wanted, kKeyGroup, memory, turn_codes);
     }
 
     template <int R>
@@ -102,7 +112,7 @@ template <class Cache>
 class SelectionWalk {
   public:
     SelectionWalk(const LatentTask& task, HeadDims dims)
-        : task_(task), rows_(task.attention, dims), tile_bytes_(kv_tile_bytes(Cache::kFormat, dims.key)), dims_(dims) {}
+        : task_(task), rows_(task.attention, dims), tile_bytes_(kv_tile_bytes(Cache::kFormat, dims.key)) {}
 
     void run() const {
         rows_.load_queries();
@@ -135,9 +145,7 @@ class SelectionWalk {
         }
     }
 
-    uint8_t* gathered() const {
-        return rows_.scratch_values() + kKeyBlock * static_cast<size_t>(dims_.padded_key()) * 4;
-    }
+    uint8_t* gathered() const { return rows_.scratch_values() + kTurnedBytes; }
 
     // In every format a tile is lines of sixteen positions, and a position has four bytes of each.
     static constexpr size_t kLaneBytes = 4;
@@ -145,7 +153,6 @@ class SelectionWalk {
     const LatentTask& task_;
     const QueryRows<Cache> rows_;
     const size_t tile_bytes_;
-    const HeadDims dims_;
 };
 
 template <class Cache>
