@@ -43,6 +43,7 @@ def run(
     streams: PositiveInt = 8,
     prompt_tokens: PositiveInt = 512,
     output_tokens: PositiveInt = 64,
+    rounds: PositiveInt = 3,
     threads: PositiveInt | None = None,
     kv_format: Literal["bf16", "int8", "f32"] | None = None,
     backend: Literal["auto", "cpu", "reference"] = "auto",
@@ -64,6 +65,8 @@ def run(
         Tokens of each prompt: what streams see before their first token.
     output_tokens
         Tokens of each stream.
+    rounds
+        How often streams are measured, each time beside the rate at which memory is read just then.
     threads
         Threads that compute [one for each CPU].
     kv_format
@@ -83,7 +86,7 @@ def run(
         return
     report = measure_shape(
         Shape(shape, quantize, seed),
-        Workload(streams, prompt_tokens, output_tokens),
+        Workload(streams, prompt_tokens, output_tokens, rounds),
         EngineConfig(backend=backend, num_threads=threads, kv_format=kv_format),
         progress=LoadingBar(),
         say=_say,
@@ -112,14 +115,12 @@ def _rows(report: ShapeReport) -> Iterator[tuple[str, str]]:
     yield "weights", f"{report.weights}, {report.weight_bytes / 1e9:.2f} GB as packed"
     yield "back end", f"{report.back_end}, {report.num_threads} threads"
     yield "loaded", f"in {report.load_s:.1f} s, drawing included"
-    if report.read_bytes_per_s is not None:
-        yield "memory", f"reads {report.read_bytes_per_s / 1e9:.1f} GB/s at best"
     rate = f"{report.prompt_tokens_per_s:.1f} tok/s"
     yield "prompt", f"{report.prompt_tokens} tokens in {report.prefill_ms:.1f} ms, {rate}"
 
 
 def _decodes(decodes: Sequence[DecodeReport]) -> Table:
-    headings = ("streams", "context", "steps", "tok/s", "ITL ms", "p90", "MB read", "floor ms", "ratio")
+    headings = ("streams", "context", "steps", "tok/s", "ITL ms", "p90", "MB read", "at GB/s", "floor ms", "ratio")
     table = Table(*headings, box=None, padding=(0, 2, 0, 0))
     for column in table.columns:
         column.justify = "right"
@@ -131,5 +132,6 @@ def _decodes(decodes: Sequence[DecodeReport]) -> Table:
 def _cells(one: DecodeReport) -> Iterator[str]:
     yield from (str(one.num_streams), f"{one.context_tokens:,}", str(one.num_steps), f"{one.tokens_per_s:.1f}")
     yield from (f"{one.itl_p50_ms:.2f}", f"{one.itl_p90_ms:.2f}", f"{one.read_bytes / 1e6:,.0f}")
+    yield "-" if one.read_bytes_per_s is None else f"{one.read_bytes_per_s / 1e9:.1f}"
     yield "-" if one.floor_ms is None else f"{one.floor_ms:.2f}"
     yield "-" if one.floor_ratio is None else f"{one.floor_ratio:.2f}"

@@ -22,7 +22,8 @@ class DecodeReport:
     itl_p90_ms: float
     tokens_per_s: float
     read_bytes: int  # in a step: the weights it needs, keys and values
-    floor_ms: float | None  # to read these at the machine's rate; None where that is not known
+    read_bytes_per_s: float | None  # of the machine, right before and after; None where that is not known
+    floor_ms: float | None  # to read these at that rate
 
     @property
     def floor_ratio(self) -> float | None:
@@ -31,7 +32,7 @@ class DecodeReport:
 
 @dataclass(frozen=True, slots=True)
 class ShapeReport:
-    """Of one run. `read_bytes_per_s`: what the machine reads from memory at best."""
+    """Of one run."""
 
     name: str
     weights: str
@@ -42,7 +43,6 @@ class ShapeReport:
     load_s: float
     prompt_tokens: int
     prefills_ms: Sequence[float]
-    read_bytes_per_s: float | None
     decodes: Sequence[DecodeReport]
 
     @property
@@ -60,7 +60,8 @@ class ShapeReport:
         return asdict(self) | prefill | {"decodes": decodes}
 
 
-def decode_report(decode: SteadyDecode, read_bytes: float, read_bytes_per_s: float | None) -> DecodeReport:
+def decode_report(decode: SteadyDecode, read_bytes: float) -> DecodeReport:
+    rate = decode.read_bytes_per_s
     periods_ms = sorted(1e3 * period_s for period_s in decode.periods_s)
     return DecodeReport(
         num_streams=decode.num_streams,
@@ -70,5 +71,6 @@ def decode_report(decode: SteadyDecode, read_bytes: float, read_bytes_per_s: flo
         itl_p90_ms=percentile(periods_ms, 90),
         tokens_per_s=1e3 * decode.num_streams * len(periods_ms) / sum(periods_ms),
         read_bytes=round(read_bytes),
-        floor_ms=None if read_bytes_per_s is None else 1e3 * read_bytes / read_bytes_per_s,
+        read_bytes_per_s=rate,
+        floor_ms=None if rate is None else 1e3 * read_bytes / rate,
     )

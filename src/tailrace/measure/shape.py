@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, prod
 
 from tailrace.app import LoadedModel, available_bytes, load_model
@@ -53,14 +54,12 @@ def measure_shape(
     _refuse_too_long(checkpoint, workload)
     config = _settled(program, config, workload)
     _refuse_too_large(shape, bytes_of, config)
-    say("measuring how fast memory is read")
-    rate = _rate(config)
     started_s = time.monotonic()
     model = load_model(checkpoint, config, progress)
     loaded = _Loaded(shape, program, bytes_of, model, load_s=time.monotonic() - started_s)
     try:
-        streams = run_workload(model, config, workload, say)
-        return loaded.report(workload, streams, _better(rate, _rate(config)))
+        streams = run_workload(model, config, workload, rate=partial(_rate, config), say=say)
+        return loaded.report(workload, streams)
     finally:
         model.executable.close()
 
@@ -99,11 +98,6 @@ def _rate(config: EngineConfig) -> float | None:
     return reading_rate(config.backend, config.num_threads, _RATE_BYTES)
 
 
-def _better(before: float | None, after: float | None) -> float | None:
-    """Neighbours on the machine slow a try down, and nothing speeds it up."""
-    return None if before is None or after is None else max(before, after)
-
-
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     shape: Shape
@@ -112,7 +106,7 @@ class _Loaded:
     model: LoadedModel
     load_s: float
 
-    def report(self, workload: Workload, streams: Streams, rate: float | None) -> ShapeReport:
+    def report(self, workload: Workload, streams: Streams) -> ShapeReport:
         return ShapeReport(
             name=self.shape.name,
             weights=self.shape.weights,
@@ -123,8 +117,7 @@ class _Loaded:
             load_s=self.load_s,
             prompt_tokens=workload.prompt_tokens,
             prefills_ms=[1e3 * prefill_s for prefill_s in streams.prefills_s],
-            read_bytes_per_s=rate,
-            decodes=[decode_report(decode, self._read_bytes(decode), rate) for decode in streams.decodes],
+            decodes=[decode_report(decode, self._read_bytes(decode)) for decode in streams.decodes],
         )
 
     def _read_bytes(self, decode: SteadyDecode) -> float:

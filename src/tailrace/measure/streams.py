@@ -21,15 +21,17 @@ __all__ = ["MIN_OUTPUT_TOKENS", "SteadyDecode", "Streams", "Workload", "run_work
 MIN_OUTPUT_TOKENS = 8  # fewer leave no steps in which nothing but decode happens
 
 Say = Callable[[str], None]
+ReadingRate = Callable[[], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`num_prompts` prompts one after the other; then the first by itself is continued, then all at a time."""
+    """`num_prompts` prompts one after the other; then the first by itself is continued, then all at a time; again."""
 
     num_prompts: int = 8
     prompt_tokens: int = 512
     output_tokens: int = 64
+    num_rounds: int = 3
 
     @property
     def max_model_tokens(self) -> int:
@@ -47,6 +49,7 @@ class SteadyDecode:
     num_streams: int
     context_tokens: float  # that a stream sees, on average
     periods_s: Sequence[float]  # from the start of such a step to the start of the next: between tokens
+    read_bytes_per_s: float | None  # how fast memory was read right before and after, on average; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +60,48 @@ class Streams:
     decodes: Sequence[SteadyDecode]
 
 
-def run_workload(model: LoadedModel, config: EngineConfig, workload: Workload, say: Say) -> Streams:
+def run_workload(
+    model: LoadedModel, config: EngineConfig, workload: Workload, *, rate: ReadingRate, say: Say
+) -> Streams:
     """Run it all. Prompts are random and no two alike; later parts find them in the prefix cache.
 
-    `say` is told what is being measured. Raises EngineError when the engine fails.
+    `rate` is asked around all streams: neighbours on the machine halve what it reads from one moment to the next. `say`
+    is told what is being measured. Raises EngineError when the engine fails.
     """
-    return asyncio.run(_run(model, config, workload, say))
+    return asyncio.run(_run(model, config, workload, rate, say))
 
 
-async def _run(model: LoadedModel, config: EngineConfig, workload: Workload, say: Say) -> Streams:
+async def _run(model: LoadedModel, config: EngineConfig, workload: Workload, rate: ReadingRate, say: Say) -> Streams:
     records: list[Record] = []
     client = _Client(start_engine(model, config, emit=records.append, on_failure=lambda: None))
     prompts = [_prompt(model, workload, number) for number in range(workload.num_prompts)]
-    sizes = sorted({1, len(prompts)})
+    sizes = sorted({1, len(prompts)}) * workload.num_rounds
     marks_s: list[float] = []  # when each number of streams began
+    rates: list[float | None] = []  # before each, and after the last
     try:
         for number, prompt in enumerate(prompts, start=1):
             say(f"prompt {number} of {len(prompts)}, {workload.prompt_tokens} tokens")
             await client.complete([prompt], 1)
         for size in sizes:
+            rates.append(rate())
             marks_s.append(time.monotonic())
             say(f"streams of {workload.output_tokens} tokens, {size} at a time")
             await client.complete(prompts[:size], workload.output_tokens)
+        rates.append(rate())
     finally:
         client.engine.close()  # from here on all records are there
-    parts = zip(sizes, pairwise([*marks_s, math.inf]), strict=True)
+    parts = zip(sizes, pairwise([*marks_s, math.inf]), pairwise(rates), strict=True)
     return Streams(
         prefills_s=list(_prefill_s(records, marks_s[0])),
-        decodes=[_steady(_steps(records, begin_s, end_s), size) for size, (begin_s, end_s) in parts],
+        decodes=[
+            _steady(_steps(records, begin_s, end_s), size, _average(*around))
+            for size, (begin_s, end_s), around in parts
+        ],
     )
+
+
+def _average(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else (before + after) / 2
 
 
 def _steps(records: Sequence[Record], begin_s: float, end_s: float) -> list[StepRecord]:
@@ -128,13 +144,13 @@ def _prefill_s(records: Sequence[Record], end_s: float) -> Iterator[float]:
             yield record.first_token_s - record.started_s
 
 
-def _steady(steps: Sequence[StepRecord], num_streams: int) -> SteadyDecode:
+def _steady(steps: Sequence[StepRecord], num_streams: int, read_bytes_per_s: float | None) -> SteadyDecode:
     pairs = list(_steady_pairs(steps, num_streams))
     if not pairs:
         raise SetupError(f"no two steps in a row had just {num_streams} streams: let them run for more tokens")
     contexts = [step.num_context_tokens / num_streams for step, _ in pairs]
     periods = [following.started_s - step.started_s for step, following in pairs]
-    return SteadyDecode(num_streams, sum(contexts) / len(contexts), periods)
+    return SteadyDecode(num_streams, sum(contexts) / len(contexts), periods, read_bytes_per_s)
 
 
 def _steady_pairs(steps: Sequence[StepRecord], num_streams: int) -> Iterator[tuple[StepRecord, StepRecord]]:

@@ -6,7 +6,7 @@ import pytest
 from tailrace.cli import main
 from tailrace.commands.quantity import format_bytes
 
-SMALL = ["--streams", "2", "--prompt-tokens", "20", "--output-tokens", "8", "--backend", "reference"]
+SMALL = ["--streams", "2", "--prompt-tokens", "20", "--output-tokens", "8", "--rounds", "1", "--backend", "reference"]
 
 
 def test_it_shows_what_a_shape_costs_and_keeps_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
