@@ -72,10 +72,11 @@ struct PairCache {
     static constexpr KvFormat kFormat = Pairs::kFormat;
     static constexpr size_t kValueBytes = Pairs::kPairBytes / kLanes;  // of a dimension, in a row of values
 
+    // Vectors of a row's sum at a time.
     template <int R>
     static constexpr int columns() {
         return 4;
-    }  // vectors of a row's sum at a time
+    }
     using Operand = typename Pairs::Operand;
 
     // Of a row, for one key block.

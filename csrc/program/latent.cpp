@@ -10,10 +10,8 @@ int LatentStoreStage::num_pieces(const StepView& step) const { return row_pieces
 
 void LatentStoreStage::run(const Worker& worker, int piece) const {
     const auto [first, last] = share(worker.step.num_tokens, piece, num_pieces(worker));
-    const int half = angles.cols / 2;
     for (int row = first; row < last; ++row) {
-        const float* cosines = row_of(worker, angles, row);
-        const RotaryHead rotary{nullptr, 2 * half, nullptr, 0.0f, cosines, cosines + half, 2 * half, is_interleaved};
+        const RotaryHead rotary = rotary_head(worker, angles, row, angles.cols, is_interleaved);
         keep(worker, row, rotary);
         turn_queries(worker, row, rotary);
     }
