@@ -13,7 +13,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling oracle tiny-deepseek lower-bounds clean stale
+.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling soak oracle tiny-deepseek proto lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -28,10 +28,14 @@ help:
 	@echo 'make bench-engine   time outside of native code, idle memory and CPU, steps of a busy server'
 	@echo 'make bench-quality  what weight and KV formats cost: perplexity and best tokens against float32'
 	@echo 'make bench-scaling  how costs grow with waiting and running requests, context and model size'
+	@echo 'make soak           kill, stop and pester a server for ten minutes, and check every answer   (make soak ARGS=--help)'
 	@echo 'make compare        measure other engines beside it, built first   (make compare ARGS=--help)'
 	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
 	@echo 'make tiny-deepseek  train the DeepSeek that comes with the package again (ten minutes; Debian, Ubuntu)'
+	@echo 'make proto          make the code of the gRPC protocol from its file again'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
+	@echo 'make fuzz           feed damaged inputs to all that takes bytes from outside   (make fuzz ARGS="--inputs 1000000")'
+	@echo 'make sanitize       run kernels and rings under the sanitizers of addresses and undefined behaviour'
 	@echo 'make clean          remove all that was built, .venv included'
 
 $(CORE): pyproject.toml scripts/setup.sh $(wildcard CMakeLists.txt) $(shell find csrc -type f) $(STALE)
@@ -84,6 +88,10 @@ bench-quality: $(DEV)
 bench-scaling: $(DEV)
 	@$(BIN)/python -m benchmarks.scaling $(ARGS)
 
+soak: $(DEV)
+	@$(BIN)/python -m tailrace.weights.default_model
+	@$(BIN)/python -m benchmarks.chaos $(ARGS)
+
 compare: $(DEV)
 	@$(BIN)/python -m tailrace.weights.default_model
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
@@ -102,6 +110,13 @@ tiny-deepseek: $(ORACLE)
 	nice $(dir $(ORACLE))bin/python scripts/tiny_deepseek/train.py $(ARGS)
 	nice $(dir $(ORACLE))bin/python scripts/tiny_deepseek/expected.py
 
+# With the compiler of the oldest protobuf that pyproject.toml allows: its code runs with newer ones.
+proto: $(CORE)
+	$(BIN)/python -m venv --clear .venv-proto
+	.venv-proto/bin/python -m pip install --quiet 'grpcio-tools==1.81.1'
+	.venv-proto/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src \
+	    src/tailrace/frontends/grpc/v1/inference.proto
+
 # With a .venv of the oldest Python: for newer ones, the oldest dependencies have no wheels and take long to build.
 lower-bounds: $(DEV)
 	$(BIN)/python -m venv --clear .venv-lower-bounds
@@ -110,6 +125,12 @@ lower-bounds: $(DEV)
 	.venv-lower-bounds/bin/python -m pip install --quiet --constraint .venv-lower-bounds/constraints.txt \
 	    --config-settings build-dir=.venv-lower-bounds/build --group dev --editable .
 	.venv-lower-bounds/bin/python -m pytest $(or $(ARGS),tests/unit)
+
+fuzz: $(DEV)
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+sanitize: $(DEV)
+	@scripts/sanitize.sh $(ARGS)
 
 clean:
 	rm -rf .venv .venv-* .peers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -16,6 +16,8 @@ add_compile_options(-Wall -Wextra -ffp-contract=off)
 set(CSRC ${CMAKE_CURRENT_LIST_DIR})
 set(ALL_KERNELS attention ceiling embed gemm_float gemm_quantized index latent rope routing rows select table vocabulary)
 
+set(KERNEL_OPTIMISATION -O3 CACHE STRING "with sanitizers, -O1: the compiler takes half a minute instead of ten")
+
 # kernels(<instruction set> <sources> <flags>...): the same sources in a namespace of their own.
 function(kernels isa sources)
   list(TRANSFORM sources PREPEND ${CSRC}/kernels/)
@@ -23,7 +25,7 @@ function(kernels isa sources)
   add_library(kernels_${isa} OBJECT ${sources})
   target_include_directories(kernels_${isa} PRIVATE ${CSRC})
   target_compile_definitions(kernels_${isa} PRIVATE TAILRACE_ISA=${isa})
-  target_compile_options(kernels_${isa} PRIVATE -O3 -fno-exceptions ${ARGN})
+  target_compile_options(kernels_${isa} PRIVATE ${KERNEL_OPTIMISATION} -fno-exceptions ${ARGN})
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # g++ 12 warns about its own AVX-512 header
     target_compile_options(kernels_${isa} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized)
   endif()

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+TESTED_EXTRAS = ("events", "grpc", "redis")  # the development tools bring what these ask for
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*>=\s*(?P<version>[0-9][0-9.]*)")
 
 
@@ -18,7 +19,9 @@ def lowest(requirement: str) -> str:
 
 def main() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    sys.stdout.writelines(f"{lowest(requirement)}\n" for requirement in project["dependencies"])
+    extras = project["optional-dependencies"]
+    requirements = project["dependencies"] + [wanted for extra in TESTED_EXTRAS for wanted in extras[extra]]
+    sys.stdout.writelines(f"{lowest(requirement)}\n" for requirement in requirements)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,10 @@ class ClockedExecutable:
         return self._executable.kv_bytes_per_block
 
     @property
+    def kv_pool(self) -> NDArray[np.uint8]:
+        return self._executable.kv_pool
+
+    @property
     def weight_bytes(self) -> int:
         return self._executable.weight_bytes
 
@@ -55,6 +59,19 @@ class ClockedExecutable:
 
     def copy_block(self, source: int, target: int, num_tokens: int) -> None:
         self._executable.copy_block(source, target, num_tokens)
+
+    @property
+    def kv_resident_bytes(self) -> int:
+        return self._executable.kv_resident_bytes
+
+    def commit(self, blocks: range) -> None:
+        self._executable.commit(blocks)
+
+    def populate(self, blocks: range) -> None:
+        self._executable.populate(blocks)
+
+    def release(self, blocks: range) -> None:
+        self._executable.release(blocks)
 
     def close(self) -> None:
         self._executable.close()

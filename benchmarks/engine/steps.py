@@ -11,7 +11,7 @@ from benchmarks.engine.clocked import CallTimes, ClockedExecutable
 from tailrace.app import LoadedModel, build_engine, load_model
 from tailrace.config import EngineConfig
 from tailrace.engine.client import TokenStream
-from tailrace.engine.engine import Engine, Publish
+from tailrace.engine.engine import Engine, Publish, Reply
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.engine.local import LocalEngine
 from tailrace.ops.cpu.backend import CpuExecutable
@@ -111,8 +111,8 @@ def measure_steps(model: LoadedModel, executable: ClockedExecutable, num_streams
 async def _stream(model: LoadedModel, recorder: _Recorder, num_streams: int, num_steps: int) -> None:
     intake = Intake(IntakeConfig(CONFIG.max_queued, CONFIG.max_queued_tokens, model.limits.max_model_tokens))
 
-    def build(publish: Publish) -> Engine:
-        return build_engine(model, CONFIG, intake, recorder.clocked(publish), recorder.emit)
+    def build(publish: Publish, reply: Reply) -> Engine:
+        return build_engine(model, CONFIG, intake, recorder.clocked(publish), reply, emit=recorder.emit)
 
     engine = LocalEngine(intake, build, on_failure=lambda: None)
     sampling = SamplingParams(max_tokens=num_steps, temperature=0.0, ignore_eos=True)

@@ -4,7 +4,8 @@ A scripted service releases one token to every stream at once, as an engine's st
 process under uvloop, and a client that only counts receives its messages. What is left is this layer: reading deltas,
 building frames, waking tasks. The cost of the scripted service itself is measured alone and shown beside.
 
-    python -m benchmarks.http.streaming [--streams N] [--tokens N] [--json]
+    python -m benchmarks.http.streaming [--api chat | completions | responses | messages] [--streams N] [--tokens N]
+        [--json]
 """
 
 import argparse
@@ -18,14 +19,24 @@ import uvloop
 from starlette.types import ASGIApp, Message, Scope
 
 from benchmarks.serving.machine import describe_machine
+from tailrace.classes import STANDARD
+from tailrace.errors import UnavailableError
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
-from tailrace.service.api import ChoiceDelta, Generation, ModelCard, Prompt, Usage
+from tailrace.service.api import ChoiceDelta, Generation, GenerationStream, ModelCard, Prompt, Usage
 from tailrace.telemetry.prometheus import Metrics
-from tailrace.types import FinishReason
+from tailrace.types import BlockTarget, Explanation, FinishReason, Invalidated, ModelTarget, TenantTarget
 
 _TOKEN = ChoiceDelta(0, " token", token_ids=(1,))
 _END = ChoiceDelta(0, "", finish_reason=FinishReason.LENGTH)
+_CHAT = b'"messages":[{"role":"user","content":"Hi"}]'
+_APIS = {
+    "chat": ("/v1/chat/completions", _CHAT),
+    "completions": ("/v1/completions", b'"prompt":"Hi"'),
+    "responses": ("/v1/responses", b'"input":"Hi"'),
+    "messages": ("/v1/messages", b'"max_tokens":1000000,' + _CHAT),
+}
+"""What is streamed from -> its path and the fields of a body."""
 
 
 class Beat:
@@ -50,16 +61,22 @@ class BeatStream:
     def __init__(self, beat: Beat, num_tokens: int) -> None:
         self._beat = beat
         self._num_tokens = num_tokens
+        self._deltas = [_END, *[_TOKEN] * num_tokens]  # the last is the next
 
     @property
     def usage(self) -> Usage:
         return Usage(1, self._num_tokens, 0)
 
-    async def __aiter__(self) -> AsyncIterator[ChoiceDelta]:
-        for _ in range(self._num_tokens):
+    async def take(self) -> Sequence[ChoiceDelta]:
+        if not self._deltas:
+            return ()
+        if self._deltas[-1] is _TOKEN:
             await self._beat.next()
-            yield _TOKEN
-        yield _END
+        return (self._deltas.pop(),)
+
+    async def __aiter__(self) -> AsyncIterator[ChoiceDelta]:
+        while deltas := await self.take():
+            yield deltas[0]
 
     async def aclose(self) -> None:
         """Nothing is left to abort."""
@@ -67,14 +84,24 @@ class BeatStream:
 
 class BeatService:
     model = ModelCard("bench", (), 0, 1 << 20, 1000)
+    classes = STANDARD
     is_ready = True
 
     def __init__(self, beat: Beat, num_tokens: int) -> None:
         self._beat = beat
         self._num_tokens = num_tokens
 
-    async def start(self, generation: Generation) -> BeatStream:
+    async def start(self, generation: Generation) -> GenerationStream:
         return BeatStream(self._beat, self._num_tokens)
+
+    async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:
+        raise UnavailableError("there is no cache")
+
+    async def invalidate(self, target: BlockTarget | TenantTarget | ModelTarget) -> Invalidated:
+        raise UnavailableError("there is no cache")
+
+    async def invalidate_prompt(self, prompt: Prompt, cache_salt: str) -> Invalidated:
+        raise UnavailableError("there is no cache")
 
     def tokenize(self, prompt: Prompt) -> list[int]:
         return [1]
@@ -88,6 +115,7 @@ class BeatService:
 
 @dataclass(frozen=True)
 class Result:
+    api: str
     streams: int
     tokens_per_stream: int
     front_end_us_per_token: float
@@ -96,9 +124,10 @@ class Result:
     machine: str
 
 
-async def stream_once(app: ASGIApp) -> int:
+async def stream_once(app: ASGIApp, api: str) -> int:
     """Reads one stream to its end; returns the bytes of its body."""
-    body = b'{"messages":[{"role":"user","content":"Hi"}],"stream":true}'
+    path, fields = _APIS[api]
+    body = b"{" + fields + b',"stream":true}'
     inbox: asyncio.Queue[Message] = asyncio.Queue()
     inbox.put_nowait({"type": "http.request", "body": body, "more_body": False})
     num_bytes = 0
@@ -110,7 +139,7 @@ async def stream_once(app: ASGIApp) -> int:
     scope: Scope = {
         "type": "http",
         "method": "POST",
-        "path": "/v1/chat/completions",
+        "path": path,
         "root_path": "",
         "query_string": b"",
         "headers": [(b"content-type", b"application/json")],
@@ -141,21 +170,22 @@ async def cpu_per_token_s(beat: Beat, readers: list[Coroutine[None, None, int]],
     return cpu_s / (len(tasks) * num_tokens)
 
 
-async def measure(num_streams: int, num_tokens: int) -> Result:
+async def measure(api: str, num_streams: int, num_tokens: int) -> Result:
     beat = Beat()
     metrics = Metrics(model_name="bench", version="0")
     app = create_app(BeatService(beat, num_tokens), metrics, HttpConfig())
-    await cpu_per_token_s(beat, [stream_once(app) for _ in range(num_streams)], num_tokens)  # warm
-    streamed = await cpu_per_token_s(beat, [stream_once(app) for _ in range(num_streams)], num_tokens)
+    await cpu_per_token_s(beat, [stream_once(app, api) for _ in range(num_streams)], num_tokens)  # warm
+    streamed = await cpu_per_token_s(beat, [stream_once(app, api) for _ in range(num_streams)], num_tokens)
     alone = await cpu_per_token_s(
         beat, [read_directly(BeatStream(beat, num_tokens)) for _ in range(num_streams)], num_tokens
     )
     short = create_app(BeatService(beat, 0), metrics, HttpConfig())
     started_s = time.process_time()
     for _ in range(num_streams):
-        await stream_once(short)
+        await stream_once(short, api)
     per_request = (time.process_time() - started_s) / num_streams
     return Result(
+        api,
         num_streams,
         num_tokens,
         round(1e6 * streamed, 2),
@@ -165,13 +195,14 @@ async def measure(num_streams: int, num_tokens: int) -> Result:
     )
 
 
-def main() -> None:
+def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--api", choices=_APIS, default="chat")
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    result = uvloop.run(measure(arguments.streams, arguments.tokens))
+    arguments = parser.parse_args(given)
+    result = uvloop.run(measure(arguments.api, arguments.streams, arguments.tokens))
     if arguments.json:
         print(json.dumps(asdict(result)))
         return

@@ -4,6 +4,8 @@ The default model reads 2,000 tokens of a novel. The truth is float32 arithmetic
 transformers (tests/oracle/data/README.md); each line is the CPU back end with other formats: its perplexity, how far
 that is from the truth's, and how often it thinks the same next token the best. bf16, int8 and int4 are made from the
 dequantised weights, so int4 means quantised twice.
+
+--record writes what the KV formats cost, on the weights as shipped, to the file that `tailrace inspect` shows.
 """
 
 import argparse
@@ -11,16 +13,18 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.quality.variants import VARIANTS, ConvertedTensors
+from benchmarks.quality.variants import AS_SHIPPED, VARIANTS, ConvertedTensors
 from benchmarks.serving.machine import describe_machine
 from tailrace.models.registry import build_program
 from tailrace.ops.cpu.backend import CpuBackend, KvFormat, supported_isas
+from tailrace.weights.kv_costs import QUALITY_FILE
 from tailrace.weights.load import open_checkpoint
 from tests.support.oracle import Prose
 from tests.support.predictions import PROSE_LIMITS, predict
@@ -29,6 +33,7 @@ KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
 EXAMPLES = """examples:
   python -m benchmarks.quality
   python -m benchmarks.quality --weights int4 --kv bf16 --isa avx2 --json
+  python -m benchmarks.quality --record
 """
 
 
@@ -54,8 +59,13 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--weights", choices=VARIANTS, nargs="+", default=list(VARIANTS), help="all by default")
     parser.add_argument("--kv", choices=KV_FORMATS, nargs="+", default=list(KV_FORMATS), help="all by default")
     parser.add_argument("--isa", choices=supported_isas(), help="the best by default, or TAILRACE_CPU_ISA")
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_args(words)
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true")
+    output.add_argument("--record", action="store_true", help=f"write {QUALITY_FILE.name} for `tailrace inspect`")
+    arguments = parser.parse_args(words)
+    if arguments.record:
+        arguments.weights, arguments.kv = [AS_SHIPPED], list(KV_FORMATS)
+    return arguments
 
 
 def measure(weights: str, kv: KvFormat, isa: str | None, prose: Prose) -> Quality:
@@ -89,6 +99,21 @@ def show(lines: Sequence[Quality], prose: Prose, isa: str) -> None:
     Console(width=None if sys.stdout.isatty() else 100).print(table)
 
 
+def record(lines: Sequence[Quality], prose: Prose, isa: str, to: Path = QUALITY_FILE) -> None:
+    """What tailrace.weights.kv_costs reads."""
+    checkpoint = open_checkpoint("default")
+    measured = {
+        "command": "python -m benchmarks.quality --record",
+        "model": checkpoint.name,
+        "fingerprint": checkpoint.fingerprint,
+        "num_tokens": len(prose.logprobs),
+        "machine": describe_machine(),
+        "isa": isa,
+        "lines": [asdict(line) for line in lines],
+    }
+    to.write_text(json.dumps(measured, indent=2) + "\n")
+
+
 def main() -> None:
     arguments = parse_arguments()
     prose, isa = Prose.read(), CpuBackend(arguments.isa).isa
@@ -96,8 +121,10 @@ def main() -> None:
     if arguments.json:
         json.dump({"machine": describe_machine(), "isa": isa, "lines": [asdict(line) for line in lines]}, sys.stdout)
         print()
-    else:
-        show(lines, prose, isa)
+        return
+    show(lines, prose, isa)
+    if arguments.record:
+        record(lines, prose, isa)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ import numpy as np
 from tailrace.ops.packed import PackedTensor
 from tailrace.weights.quantize import quantize_rows
 
-__all__ = ["VARIANTS", "ConvertedTensors", "bfloat16"]
+__all__ = ["AS_SHIPPED", "VARIANTS", "ConvertedTensors", "bfloat16"]
+
+AS_SHIPPED = "as shipped"
 
 Convert = Callable[[PackedTensor], PackedTensor]
 
@@ -52,7 +54,7 @@ def _quantized(mode: Literal["int8", "int4"]) -> Convert:
 
 
 VARIANTS: dict[str, Convert] = {
-    "as shipped": _as_is,
+    AS_SHIPPED: _as_is,
     "bf16": bfloat16,
     "int8": _quantized("int8"),
     "int4": _quantized("int4"),

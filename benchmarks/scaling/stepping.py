@@ -49,7 +49,12 @@ class EngineInSteps:
         cache = KvCache(KvCacheConfig(num_blocks, BLOCK_TOKENS, ("bench",)))
         self._scheduler = Scheduler(_config(num_running), cache)
         self._engine = Engine(
-            self._scheduler, self._device, self._intake, publish=self._publish, emit=lambda _record: None
+            self._scheduler,
+            self._device,
+            self._intake,
+            publish=self._publish,
+            reply=lambda _answer: None,
+            emit=lambda _record: None,
         )
         self._submit(num_running + num_waiting)
         self._engine.drain_intake()
@@ -94,8 +99,6 @@ def _config(num_running: int) -> SchedulerConfig:
     return SchedulerConfig(
         budget_tokens=num_running * PROMPT_TOKENS,
         max_running=num_running,
-        max_waiting=_UNBOUNDED,
-        max_waiting_tokens=_UNBOUNDED,
         max_model_tokens=MAX_MODEL_TOKENS,
         eos_ids=(0,),
         chunk_tokens=num_running * PROMPT_TOKENS,

@@ -5,6 +5,10 @@
 `decode` is the steady state: each running request computes one token, and every `block_tokens` steps takes a block and
 seals one; with a window it also gives one back. `admit` starts and ends requests: match, reserve, seal and release of a
 prompt, cold and cached.
+
+`cache` is the cache's own part of a steady step, beside more and more named blocks that nobody uses: sequences at all
+places within a block grow and seal, another is evicted for each block they take, and chunks and sweeps are looked
+after. `--named` bounds how many blocks are named: a million take a gigabyte, and a minute to make.
 """
 
 import argparse
@@ -12,11 +16,14 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 
 from benchmarks.serving.machine import describe_machine
+from tailrace.kvcache.block import BlockTable
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
+from tailrace.kvcache.config import SweepConfig
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
 from tailrace.types import Request, SamplingParams
@@ -29,8 +36,6 @@ def make_scheduler(num_blocks: int, max_running: int, window_tokens: int | None 
     config = SchedulerConfig(
         budget_tokens=16_384,
         max_running=max_running,
-        max_waiting=4_096,
-        max_waiting_tokens=100_000_000,
         max_model_tokens=131_072,
         eos_ids=(0,),
     )
@@ -40,7 +45,7 @@ def make_scheduler(num_blocks: int, max_running: int, window_tokens: int | None 
 def make_request(number: int, num_prompt_tokens: int, max_tokens: int) -> Request:
     """Requests of different numbers share no block."""
     prompt = tuple(range(number * 1_000_000, number * 1_000_000 + num_prompt_tokens))
-    return Request(f"r{number}", prompt, SamplingParams(max_tokens))
+    return Request(f"r{number}", prompt, SamplingParams(max_tokens), time.perf_counter())
 
 
 def sampled(plan: StepPlan) -> StepResult:
@@ -95,8 +100,74 @@ def admit_us(
     return times[1:]
 
 
-def cases() -> dict[str, Callable[[], list[float]]]:
+class CacheLoad:
+    """A full cache: some sequences run, all other blocks are named and idle."""
+
+    def __init__(self, num_running: int, num_prompt_tokens: int, num_named: int) -> None:
+        prompt_blocks = -(-num_prompt_tokens // BLOCK_TOKENS)
+        num_blocks = num_named + num_running * (prompt_blocks + 1)
+        never = SweepConfig(free_share=0.0, quiet_share=0.0)  # so that blocks are still there to be evicted
+        self.cache = KvCache(KvCacheConfig(num_blocks, BLOCK_TOKENS, ("bench",), sweep=never))
+        self._now_s = 0.0
+        self._fill(num_named, prompt_blocks)
+        self.running: list[tuple[BlockTable, list[int]]] = []
+        for number in range(num_running):
+            token_ids = _tokens(number + 1, num_prompt_tokens + number % BLOCK_TOKENS)
+            self.running.append((self._start(token_ids), token_ids))
+
+    def step_us(self) -> float:
+        """Each sequence gets a token."""
+        for _, token_ids in self.running:
+            token_ids.append(TOKEN_ID)
+        started = time.perf_counter()
+        self._now_s += 0.02
+        self.cache.advance(self._now_s)
+        for table, token_ids in self.running:
+            if len(token_ids) // BLOCK_TOKENS > table.num_sealed:
+                self.cache.seal(table, token_ids, len(token_ids))
+            if len(token_ids) >= table.end * BLOCK_TOKENS and self.cache.grow(table) is None:
+                raise RuntimeError("no block is left to evict: take fewer steps, or name more blocks")
+        self.cache.sweep()
+        self.cache.take_memory_change()
+        return (time.perf_counter() - started) * 1e6
+
+    def _start(self, token_ids: Sequence[int]) -> BlockTable:
+        table = self.cache.open("")
+        match = self.cache.match(table, token_ids)
+        if self.cache.acquire(table, match, len(token_ids), 0) is None:
+            raise RuntimeError("the cache of this benchmark is too small")
+        self.cache.seal(table, token_ids, len(token_ids))
+        self.cache.copied()
+        self.cache.take_copies()
+        return table
+
+    def _fill(self, num_named: int, prompt_blocks: int) -> None:
+        for number in range(-(-num_named // prompt_blocks)):
+            self.cache.release(self._start(_tokens(-number, prompt_blocks * BLOCK_TOKENS)))
+
+
+def _tokens(number: int, count: int) -> list[int]:
+    """The beginnings of other numbers differ; all else is the same, so that a million blocks need few numbers."""
+    return [number & 0xFFFF_FFFF, *range(count - 1)]
+
+
+def cache_us(num_running: int, num_prompt_tokens: int, num_named: int, *, num_steps: int = 480) -> list[float]:
+    """Few enough steps by default that the fewest named blocks last."""
+    load = CacheLoad(num_running, num_prompt_tokens, num_named)
+    gc.collect()
+    gc.freeze()  # what is there is there to stay: the collector would visit it all now and then
+    try:
+        return [load.step_us() for _ in range(num_steps)]
+    finally:
+        gc.unfreeze()
+
+
+def cases(max_named: int) -> dict[str, Callable[[], list[float]]]:
     return {
+        f"cache, 64 running x 4,000 tokens, {num_named:,} named": partial(cache_us, 64, 4_000, num_named)
+        for num_named in (1_000, 10_000, 100_000, 1_000_000)
+        if num_named <= max_named
+    } | {
         "decode, 1 running": lambda: decode_us(1, 512, 20_000),
         "decode, 32 running": lambda: decode_us(32, 512, 20_000),
         "decode, 64 running x 4,000 tokens": lambda: decode_us(64, 4_000, 20_000),
@@ -120,15 +191,16 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true")
-    wants_json = parser.parse_args().json
+    parser.add_argument("--named", type=int, default=1_000_000, help="the most named blocks [%(default)s]")
+    arguments = parser.parse_args()
     rows = {}
-    for name, measure in cases().items():
+    for name, measure in cases(arguments.named).items():
         sys.stderr.write(f"{name}\n")
         gc.collect()
         times = sorted(measure())
         rows[name] = {"median_us": round(median(times), 1), "p99_us": round(times[int(len(times) * 0.99)], 1)}
     machine = describe_machine()
-    if wants_json:
+    if arguments.json:
         sys.stdout.write(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
         return
     print(f"{machine}; blocks of {BLOCK_TOKENS} tokens; microseconds of plan + commit a step")

@@ -31,8 +31,10 @@ class ServerCommand:
 
 
 def our_command(*arguments: str) -> ServerCommand:
-    """`tailrace serve`, with arguments."""
-    return ServerCommand(lambda port: [sys.executable, "-m", "tailrace.cli", "serve", "--port", str(port), *arguments])
+    """`tailrace serve`, with arguments. It finds no KV blocks of an earlier one, unless they say so."""
+    isolated = () if "--kv-host" in arguments else ("--kv-host", "0")
+    words = ("-m", "tailrace.cli", "serve", *isolated, *arguments)
+    return ServerCommand(lambda port: [sys.executable, *words, "--port", str(port)])
 
 
 @contextmanager

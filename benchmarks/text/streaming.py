@@ -11,23 +11,34 @@ import argparse
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
 import uvloop
 
 from benchmarks.serving.machine import describe_machine
-from tailrace.engine.client import TokenStream
+from tailrace.engine.stream import EventStream
+from tailrace.errors import UnavailableError
 from tailrace.service.api import Generation, ModelCard, TokenPrompt
 from tailrace.service.choice import Choice, ChoiceRules
 from tailrace.service.detokenize import TokenTexts
 from tailrace.service.service import TextService
 from tailrace.service.stop import StopStrings
 from tailrace.service.tokenizer import Tokenizer
-from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent, TokenLogprob
+from tailrace.types import (
+    Explanation,
+    FinishReason,
+    Invalidated,
+    Request,
+    SamplingParams,
+    Target,
+    TokenEvent,
+    TokenLogprob,
+)
 from tailrace.weights.checkpoint import GgufVocabulary
 
+_NOTHING = Request("r", [1], SamplingParams(max_tokens=1))
 _STOPS = ("\n\nUser:", "Observation:", "</answer>", " the end")
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _BYTES = [chr(byte) for byte in _PRINTABLE] + [chr(0x100 + i) for i in range(256 - len(_PRINTABLE))]
@@ -75,16 +86,28 @@ class Replay:
     def __init__(self, batches: Sequence[tuple[TokenEvent, ...]]) -> None:
         self._batches = batches
 
-    def submit(self, request: Request) -> TokenStream:
-        return self
+    def submit(self, request: Request) -> EventStream:
+        stream = EventStream()
+        asyncio.get_running_loop().call_soon(_play, stream, iter(self._batches))
+        return stream
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
         """Nothing runs."""
 
-    async def __aiter__(self) -> AsyncIterator[tuple[TokenEvent, ...]]:
-        for batch in self._batches:
-            await asyncio.sleep(0)
-            yield batch
+    async def explain(self, prompt_ids: Sequence[int], cache_salt: str) -> Explanation:
+        raise UnavailableError("there is no cache")
+
+    async def invalidate(self, target: Target) -> Invalidated:
+        raise UnavailableError("there is no cache")
+
+
+def _play(stream: EventStream, batches: Iterator[tuple[TokenEvent, ...]]) -> None:
+    """One batch for each round of the loop."""
+    for batch in batches:
+        for event in batch:
+            stream.push(event)
+        asyncio.get_running_loop().call_soon(_play, stream, batches)
+        return
 
 
 def feed_choice(rules: ChoiceRules, batches: Sequence[tuple[TokenEvent, ...]]) -> None:
@@ -101,7 +124,7 @@ async def read_stream(service: TextService, n: int, stop: tuple[str, ...]) -> No
 
 
 async def wake_only(batches: Sequence[tuple[TokenEvent, ...]]) -> None:
-    async for _ in Replay(batches):
+    async for _ in Replay(batches).submit(_NOTHING):
         pass
 
 

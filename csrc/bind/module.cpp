@@ -38,7 +38,8 @@ KvFormat kv_format_of(const std::string& name) {
     if (name == "f32") return KvFormat::kF32;
     if (name == "bf16") return KvFormat::kBf16;
     if (name == "int8") return KvFormat::kInt8;
-    throw std::invalid_argument("no KV format '" + name + "': choose one of bf16, int8, f32");
+    if (name == "fp8_e4m3") return KvFormat::kE4m3;
+    throw std::invalid_argument("no KV format '" + name + "': choose one of bf16, int8, fp8_e4m3, f32");
 }
 
 // [rows, groups] or [rows, groups, values]; the values of a group must be neighbours.
@@ -204,6 +205,11 @@ nb::ndarray<const float, nb::numpy, nb::ndim<2>> logits(nb::handle_t<Program> se
             self};
 }
 
+nb::ndarray<uint8_t, nb::numpy, nb::ndim<2>> pool(nb::handle_t<Program> self) {
+    const auto& program = nb::cast<Program&>(self);
+    return {program.pool(), {static_cast<size_t>(program.limits().num_blocks), program.block_bytes()}, self};
+}
+
 std::vector<std::string> isas() {
     std::vector<std::string> names;
     for (Isa isa : supported_isas()) names.emplace_back(isa_name(isa));
@@ -291,7 +297,12 @@ NB_MODULE(_native, module) {
         .def("draw", &draw, "step"_a, "sampling"_a, "samples"_a)
         .def("logits", &logits)
         .def("copy_block", &Program::copy_block, "source"_a, "target"_a, "num_tokens"_a)
+        .def("commit", &Program::commit, "first"_a, "count"_a)
+        .def("populate", &Program::populate, "first"_a, "count"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("release", &Program::release, "first"_a, "count"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def_prop_ro("resident_pool_bytes", &Program::resident_pool_bytes)
         .def_prop_ro("block_bytes", &Program::block_bytes)
+        .def("pool", &pool)
         .def_prop_ro("shared_reads", &Program::shared_reads);
 
     bind_builder(module);

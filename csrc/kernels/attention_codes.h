@@ -71,6 +71,9 @@ class CodeDots {
         float scale;
     };
 
+    // A block as it is read: as it lies in the cache.
+    TAILRACE_INLINE const KeyBlock& find_block(const KeyBlock& block, HeadDims, uint8_t*) { return block; }
+
     // Adds the values of the first `num_keys` keys, times their weights, to the dimensions from `first_dim` on.
     template <int R, int C>
     TAILRACE_INLINE void add_values(const Values& values, const Weights* weights, int num_keys, int first_dim,

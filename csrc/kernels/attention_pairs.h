@@ -84,6 +84,9 @@ struct PairCache {
         Operand pairs[kKeyBlock / 2];
     };
 
+    // A block as it is read: as it lies in the cache.
+    TAILRACE_INLINE const KeyBlock& find_block(const KeyBlock& block, HeadDims, uint8_t*) { return block; }
+
     static constexpr size_t query_bytes(HeadDims dims) { return dims.padded_key() / 2 * sizeof(Operand); }
 
     static void store_query(const float* q, HeadDims dims, float scale, uint8_t* out) {

@@ -7,6 +7,7 @@
 //     kValueDims                    of values that all rows sum up before they look at the next
 //     Weights                       of a row, for the values of one key block
 //     columns<R>()                  vectors of a row's sum that R rows take at a time
+//     find_block                    a key block as the others read it
 //     query_bytes, store_query      a row's query as an operand
 //     score                         dots of R queries with the keys of a block
 //     store_weights                 what the scores have become, as operands
@@ -31,6 +32,7 @@ struct Scratch {
     float* totals;     // [rows][16], added up at the end
     uint8_t* queries;  // [rows]
     Weights* weights;  // [rows]
+    uint8_t* block;    // what find_block may put there
     uint8_t* values;   // what find_values may put there
 
     Scratch(void* memory, HeadDims dims)
@@ -40,7 +42,8 @@ struct Scratch {
           totals(fades + kAttentionRows),
           queries(reinterpret_cast<uint8_t*>(totals + kAttentionRows * kLanes)),
           weights(reinterpret_cast<Weights*>(queries + kAttentionRows * static_cast<size_t>(dims.padded_key()) * 4)),
-          values(reinterpret_cast<uint8_t*>(weights) + kAttentionRows * kAttentionWeightBytes) {
+          block(reinterpret_cast<uint8_t*>(weights) + kAttentionRows * kAttentionWeightBytes),
+          values(block + widened_block_bytes(dims.key)) {
         static_assert(sizeof(Weights) <= kAttentionWeightBytes);
     }
 };
@@ -181,7 +184,8 @@ class QueryRows {
     }
 
     // First all scores, then the values.
-    void attend(const KeyBlock& keys, const Rows& rows) const {
+    void attend(const KeyBlock& stored, const Rows& rows) const {
+        const KeyBlock& keys = Cache::find_block(stored, dims_, scratch_.block);
         for_tiles(keys, rows, [](const auto& tile) { tile.score(); });
         const int dim = dims_.padded_value();
         for (int first = 0; first < dim; first += Cache::kValueDims) {

@@ -11,6 +11,11 @@ TAILRACE_INLINE Vec load_head(const float* x, int d, int head_dim) {
     return head_dim - d >= kLanes ? load(x + d) : load_first(x + d, head_dim - d);
 }
 
+// Dimensions [0, padded_head(head_dim)).
+static inline void pad(const float* x, int head_dim, float* out) {
+    for (int d = 0; d < padded_head(head_dim); d += kLanes) store(out + d, load_head(x, d, head_dim));
+}
+
 // The largest of dim values, regardless of sign.
 TAILRACE_INLINE float largest_of(const float* x, int dim) {
     Vec tops = zero();
@@ -46,7 +51,7 @@ static inline void mix_block(float* x, int size) {
 // out [padded_head(head_dim)]: in blocks of powers of two, the largest first.
 static inline void mix(const float* x, int head_dim, float* out) {
     const int dim = padded_head(head_dim);
-    for (int d = 0; d < dim; d += kLanes) store(out + d, load_head(x, d, head_dim));
+    pad(x, head_dim, out);
     int size = kMaxHeadDim;
     for (int done = 0; done < dim; done += size) {
         while (size > dim - done) size /= 2;

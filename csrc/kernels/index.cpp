@@ -3,6 +3,7 @@
 #include "kernels/attention_pairs.h"
 #include "kernels/functions.h"
 #include "kernels/scan.h"
+#include "kernels/widening.h"
 #include "simd/bytes.h"
 
 namespace tailrace::TAILRACE_ISA {
@@ -47,8 +48,25 @@ struct PairKeys {
         }
     }
 
+    // Groups as they are read: as they lie in the cache.
+    TAILRACE_INLINE void find(const uint8_t* (&)[kGroups], int, uint8_t*) {}
+
     // What the scores of a group of positions are to be multiplied with.
     TAILRACE_INLINE Vec scales(const uint8_t*, int) { return set1(1.0f); }
+};
+
+struct E4m3Keys : PairKeys<HalfPairs> {
+    static float store_query(const float* q, int head_dim, uint8_t* out) {
+        store_mixed(q, head_dim, 1.0f, reinterpret_cast<Operand*>(out));
+        return 1.0f;
+    }
+    TAILRACE_INLINE void find(const uint8_t* (&groups)[kGroups], int dim, uint8_t* memory) {
+        for (int g = 0; g < kGroups; ++g) {
+            uint8_t* widened = memory + g * kv_tile_bytes(KvFormat::kBf16, dim);
+            widen_keys(groups[g], dim, groups[g], widened);
+            groups[g] = widened;
+        }
+    }
 };
 
 // Keys in 8 bits; queries become as narrow, which is more than the 8-bit floats that the model was trained with have.
@@ -94,6 +112,8 @@ struct CodeKeys {
         }
     }
 
+    TAILRACE_INLINE void find(const uint8_t* (&)[kGroups], int, uint8_t*) {}
+
     TAILRACE_INLINE Vec scales(const uint8_t* tile, int dim) {
         return load(reinterpret_cast<const float*>(tile + static_cast<size_t>(dim) * kKeyGroup));
     }
@@ -106,7 +126,8 @@ class Index {
         : task_(task),
           dim_(padded_head(task.head_dim)),
           weights_(static_cast<float*>(task.scratch)),
-          queries_(reinterpret_cast<uint8_t*>(weights_ + padded_head(task.num_heads))) {}
+          widened_(reinterpret_cast<uint8_t*>(weights_ + padded_head(task.num_heads))),
+          queries_(widened_ + widened_block_bytes(task.head_dim)) {}
 
     void run() const {
         for (int h = 0; h < task_.num_heads; ++h) {
@@ -132,6 +153,7 @@ class Index {
             const int position = first + g * kKeyGroup;
             groups[g] = group_of(position < task_.last ? position : first);
         }
+        Keys::find(groups, dim_, widened_);
         Vec scores[kGroups];
         for (int g = 0; g < kGroups; ++g) scores[g] = zero();
         int head = 0;
@@ -157,6 +179,7 @@ class Index {
     const IndexTask& task_;
     const int dim_;
     float* const weights_;
+    uint8_t* const widened_;
     uint8_t* const queries_;
 };
 
@@ -170,6 +193,8 @@ void index_scores(const IndexTask& task) {
             return Index<PairKeys<HalfPairs>>(task).run();
         case KvFormat::kInt8:
             return Index<CodeKeys>(task).run();
+        case KvFormat::kE4m3:
+            return Index<E4m3Keys>(task).run();
     }
 }
 

@@ -126,14 +126,21 @@ constexpr int kKeyBlock = 64;                  // positions whose keys a query r
 constexpr int kAttentionRows = 64;             // query rows of a task at most
 constexpr size_t kAttentionWeightBytes = 256;  // of a row that meets a key block, at most
 
+// Keys and values of a key block in bfloat16, which codes of 8 bits are read as.
+constexpr size_t widened_block_bytes(int head_dim) {
+    return 2 * (kKeyBlock / kKeyGroup) * kv_tile_bytes(KvFormat::kBf16, head_dim);
+}
+
 constexpr size_t attention_scratch_bytes(int head_dim) {
     // Of each row: its query and its sums, its largest score, a fade, sixteen partial totals and weights.
-    return kAttentionRows * (padded_head(head_dim) * 8 + 4 + 4 + 64 + kAttentionWeightBytes);
+    return kAttentionRows * (padded_head(head_dim) * 8 + 4 + 4 + 64 + kAttentionWeightBytes) +
+           widened_block_bytes(head_dim);
 }
 
 constexpr size_t index_scratch_bytes(int num_heads, int head_dim) {
     // Of each head: its weight and its query.
-    return static_cast<size_t>(padded_head(num_heads)) * (4 + 4 + padded_head(head_dim) * 4);
+    return static_cast<size_t>(padded_head(num_heads)) * (4 + 4 + padded_head(head_dim) * 4) +
+           widened_block_bytes(head_dim);
 }
 
 constexpr int kTurnedDims = 64;  // of the values that latent attention makes of a key block: as many as stay near

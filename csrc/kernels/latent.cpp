@@ -8,6 +8,7 @@
 #include "kernels/codes.h"
 #include "kernels/functions.h"
 #include "kernels/latent_values.h"
+#include "kernels/widening.h"
 
 namespace tailrace::TAILRACE_ISA {
 
@@ -45,8 +46,27 @@ struct LatentHalves : PairCache<HalfPairs> {
     TAILRACE_INLINE void finish(float*, HeadDims) {}
 };
 
-// Latent and turned part are mixed, and scaled, each for itself: the one is normed, the other is not. Behind the codes
-// lie both scales of a position, in bfloat16.
+// Of codes, latent and turned part are mixed, and scaled, each for itself: the one is normed, the other is not. Behind
+// the codes lie both scales of a position, in bfloat16. What mixes takes itself back.
+TAILRACE_INLINE void finish_latent(float* sums, HeadDims dims) { mix(sums, dims.value, sums); }
+
+struct LatentE4m3 : LatentHalves {
+    static constexpr KvFormat kFormat = KvFormat::kE4m3;
+
+    static void store_query(const float* q, HeadDims dims, float scale, uint8_t* out) {
+        auto* pairs = reinterpret_cast<Operand*>(out);
+        store_mixed(q, dims.value, scale, pairs);
+        store_mixed(q + dims.value, dims.key - dims.value, scale, pairs + dims.value / 2);
+    }
+    TAILRACE_INLINE KeyBlock find_block(const KeyBlock& block, HeadDims dims, uint8_t* memory) {
+        const auto widen = [&](const uint8_t* keys, const uint8_t* next, uint8_t* out) {
+            widen_latent(keys, dims.value, dims.padded_key(), next, out);
+        };
+        return widen_groups(block, kv_tile_bytes(KvFormat::kBf16, dims.key), memory, widen);
+    }
+    TAILRACE_INLINE void finish(float* sums, HeadDims dims) { finish_latent(sums, dims); }
+};
+
 class LatentCodes : public CodeDots {
   public:
     static constexpr int kValueDims = kTurnedDims;
@@ -95,8 +115,7 @@ class LatentCodes : public CodeDots {
         store_products(p, out);
     }
 
-    // What mixes takes itself back.
-    TAILRACE_INLINE void finish(float* sums, HeadDims dims) { mix(sums, dims.value, sums); }
+    TAILRACE_INLINE void finish(float* sums, HeadDims dims) { finish_latent(sums, dims); }
 
   private:
     static constexpr int turned_dim(HeadDims dims) { return dims.padded_key() - dims.value; }
@@ -169,19 +188,21 @@ void attend(const LatentTask& task) {
 uint16_t bf16_above(float x) { return static_cast<uint16_t>((float_bits(x) + 0xffff) >> 16); }
 
 // Codes of a part of a key, from `first_dim` on; its scale.
+template <class Codes>
 uint16_t store_part(const float* part, int dim, int first_dim, int lane, uint8_t* tile) {
     float mixed[kMaxHeadDim];
     mix(part, dim, mixed);
-    const uint16_t scale = bf16_above(largest_of(mixed, padded_head(dim)) / 127.0f);
-    encode_key(mixed, padded_head(dim), bits_float(static_cast<uint32_t>(scale) << 16), lane,
-               tile + static_cast<size_t>(first_dim) * kKeyGroup);
+    const uint16_t scale = bf16_above(Codes::scale_of(largest_of(mixed, padded_head(dim))));
+    encode_key<Codes>(mixed, padded_head(dim), bf16_to_float(scale), lane,
+                      tile + static_cast<size_t>(first_dim) * kKeyGroup);
     return scale;
 }
 
+template <class Codes>
 void store_codes(const float* key, int latent_dim, int key_dim, int lane, uint8_t* tile) {
     auto* scales = reinterpret_cast<uint16_t*>(tile + static_cast<size_t>(padded_head(key_dim)) * kKeyGroup) + 2 * lane;
-    scales[0] = store_part(key, latent_dim, 0, lane, tile);
-    scales[1] = store_part(key + latent_dim, key_dim - latent_dim, latent_dim, lane, tile);
+    scales[0] = store_part<Codes>(key, latent_dim, 0, lane, tile);
+    scales[1] = store_part<Codes>(key + latent_dim, key_dim - latent_dim, latent_dim, lane, tile);
 }
 
 }  // namespace
@@ -194,12 +215,20 @@ void latent_attention(const LatentTask& task) {
             return attend<LatentHalves>(task);
         case KvFormat::kInt8:
             return attend<LatentCodes>(task);
+        case KvFormat::kE4m3:
+            return attend<LatentE4m3>(task);
     }
 }
 
 void store_latent(KvFormat format, const float* key, int latent_dim, int key_dim, int lane, uint8_t* tile) {
-    if (format == KvFormat::kInt8) return store_codes(key, latent_dim, key_dim, lane, tile);
-    store_kv(format, key, nullptr, key_dim, lane, tile);
+    switch (format) {
+        case KvFormat::kInt8:
+            return store_codes<Int8Codes>(key, latent_dim, key_dim, lane, tile);
+        case KvFormat::kE4m3:
+            return store_codes<E4m3Codes>(key, latent_dim, key_dim, lane, tile);
+        default:
+            return store_kv(format, key, nullptr, key_dim, lane, tile);
+    }
 }
 
 }  // namespace tailrace::TAILRACE_ISA

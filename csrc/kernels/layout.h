@@ -59,7 +59,7 @@ constexpr size_t tile_bytes(Format format, size_t inputs) {
 }
 
 // How keys and values are kept.
-enum class KvFormat : int32_t { kF32, kBf16, kInt8 };
+enum class KvFormat : int32_t { kF32, kBf16, kInt8, kE4m3 };
 
 // Keys and values of one KV head for 16 positions, one after the other:
 //
@@ -69,9 +69,12 @@ enum class KvFormat : int32_t { kF32, kBf16, kInt8 };
 //     int8  keys    codes [D/4][16 positions][4], scales [16 positions] in float32
 //           values  codes [4][D][4 positions], scales [16 positions] in float32
 //           value = scale * code, stored as code + 128; keys are mixed first (kernels/head.h)
+//     e4m3  as int8, keys mixed too, but a code is a float of 8 bits (simd/e4m3.h) and a scale a power of two:
+//           scale * code is then a bfloat16, without rounding
 //
-//     A latent cache has keys alone. In int8 its latent and its turned part have each their own scale: in the place of
-//     the keys' [16 positions][2] in bfloat16.
+//     Scales are of one position and head: a position is written once and never again, whatever comes beside it later.
+//     A latent cache has keys alone. In 8 bits its latent and its turned part have each their own scale: in the place
+//     of the keys' [16 positions][2] in bfloat16.
 //
 // D is head_dim rounded up to 16. Keys and values are equally long and begin on multiples of 64 bytes.
 // A block holds all caches: for each cache, [KV heads][block_tokens/16][keys, values], or keys alone.

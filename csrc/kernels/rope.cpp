@@ -50,26 +50,34 @@ void store_float_value(const float* value, int head_dim, int lane, uint8_t* tile
     }
 }
 
+template <class Codes>
 void store_key_codes(const float* key, int head_dim, int lane, uint8_t* tile) {
     const int dim = padded_head(head_dim);
     float mixed[kMaxHeadDim];
     mix(key, head_dim, mixed);
-    const float scale = largest_of(mixed, dim) / 127.0f;
+    const float scale = Codes::scale_of(largest_of(mixed, dim));
     reinterpret_cast<float*>(tile + dim * kKeyGroup)[lane] = scale;
-    encode_key(mixed, dim, scale, lane, tile);
+    encode_key<Codes>(mixed, dim, scale, lane, tile);
 }
 
+template <class Codes>
 void store_value_codes(const float* value, int head_dim, int lane, uint8_t* tile) {
     const int dim = padded_head(head_dim);
     float padded[kMaxHeadDim];
-    for (int d = 0; d < dim; d += kLanes) store(padded + d, load_head(value, d, head_dim));
-    const float scale = largest_of(padded, dim) / 127.0f;
+    pad(value, head_dim, padded);
+    const float scale = Codes::scale_of(largest_of(padded, dim));
     reinterpret_cast<float*>(tile + dim * kKeyGroup)[lane] = scale;
     for (int d = 0; d < dim; d += kLanes) {
         uint8_t codes[kLanes];
-        encode(padded + d, scale, codes);
+        Codes::encode(padded + d, scale, codes);
         for (int i = 0; i < kLanes; ++i) tile[(lane / 4 * dim + d + i) * 4 + lane % 4] = codes[i];
     }
+}
+
+template <class Codes>
+void store_codes(const float* key, const float* value, int head_dim, int lane, uint8_t* keys, uint8_t* values) {
+    store_key_codes<Codes>(key, head_dim, lane, keys);
+    if (value) store_value_codes<Codes>(value, head_dim, lane, values);
 }
 
 }  // namespace
@@ -86,9 +94,9 @@ void store_kv(KvFormat format, const float* key, const float* value, int head_di
             if (value) store_bf16_value(value, head_dim, lane, values);
             return;
         case KvFormat::kInt8:
-            store_key_codes(key, head_dim, lane, tile);
-            if (value) store_value_codes(value, head_dim, lane, values);
-            return;
+            return store_codes<Int8Codes>(key, value, head_dim, lane, tile, values);
+        case KvFormat::kE4m3:
+            return store_codes<E4m3Codes>(key, value, head_dim, lane, tile, values);
     }
 }
 

@@ -70,7 +70,7 @@ Program::Program(std::shared_ptr<const Weights> weights, Isa isa, const Limits& 
         reserve_scratch(attention_scratch_bytes(shape.head_dim));
         block_bytes_ += tile_bytes * groups * shape.num_kv_heads;
     }
-    pool_ = Memory(block_bytes_ * limits.num_blocks);
+    pool_ = Pool(limits.num_blocks, block_bytes_);
     uint8_t* first = pool_.data();
     for (CacheView& cache : caches_) {
         cache.pool = first;
@@ -258,6 +258,30 @@ void Program::copy_block(int source, int target, int num_tokens) {
             std::memcpy(first + target * block_bytes_, first + source * block_bytes_, groups * cache.group_stride);
         }
     }
+}
+
+void Program::commit(int first, int count) {
+    check_blocks("commit", first, count);
+    const Busy busy(is_busy_);
+    pool_.commit(first, count);
+}
+
+void Program::populate(int first, int count) {
+    check_blocks("populate", first, count);
+    const Busy busy(is_busy_);
+    pool_.populate(first, count);
+}
+
+void Program::release(int first, int count) {
+    check_blocks("release", first, count);
+    const Busy busy(is_busy_);
+    pool_.release(first, count);
+}
+
+void Program::check_blocks(const char* what, int first, int count) const {
+    require(first >= 0 && count >= 0 && first <= limits_.num_blocks - count, [&] {
+        return std::string(what) + ": no " + std::to_string(count) + " blocks from " + std::to_string(first) + " on";
+    });
 }
 
 }  // namespace tailrace

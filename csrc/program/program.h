@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "program/memory.h"
+#include "program/pool.h"
 #include "program/queries.h"
 #include "program/sampler.h"
 #include "program/stage.h"
@@ -42,6 +43,7 @@ class Program final : private Work {
     void limit_shared(int num_positions);     // of a sequence that attention reads together with another
     void reserve_scratch(size_t bytes);       // for each thread, at least
     size_t block_bytes() const { return block_bytes_; }
+    uint8_t* pool() const { return pool_.data(); }  // [num_blocks][block_bytes]
     int vocab() const { return logits_.cols; }
 
     // One caller at a time: a second one is refused. Computes a step; draws into `samples` where sampling is given.
@@ -54,6 +56,11 @@ class Program final : private Work {
     const float* logits() const { return reinterpret_cast<const float*>(activations_.data() + logits_.offset); }
 
     void copy_block(int source, int target, int num_tokens);
+    // Blocks [first, first + count) keep their memory from now on, get it at once, or give it back with what they hold.
+    void commit(int first, int count);
+    void populate(int first, int count);
+    void release(int first, int count);
+    size_t resident_pool_bytes() const { return pool_.resident_bytes(); }
 
   private:
     using Times = std::vector<std::chrono::steady_clock::time_point>;  // [threads][stages], when its last piece ended
@@ -65,6 +72,7 @@ class Program final : private Work {
     Worker worker(int thread) const;
     void check(const Step& step) const;
     void check(const Sampling& sampling, int num_samples) const;
+    void check_blocks(const char* what, int first, int count) const;
     void lay_out(const Step& step);
     void look_at_sampling();
 
@@ -74,7 +82,7 @@ class Program final : private Work {
     std::vector<CacheView> caches_;
     size_t block_bytes_ = 0;
     size_t scratch_bytes_ = kScratchFloats * sizeof(float);
-    Memory pool_;
+    Pool pool_;
     Memory activations_;
     std::vector<Memory> copies_;
     std::vector<Memory> scratches_;

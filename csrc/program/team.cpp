@@ -51,6 +51,10 @@ Team::Team(int num_threads, int num_stages)
 Team::~Team() { close(); }
 
 void Team::close() {
+    if (getpid() != process_) {  // forked: the threads have stayed behind, so nobody would ever be joined
+        new std::vector<std::thread>(std::move(threads_));  // never destroyed, which ends a process that did not join
+        return;
+    }
     is_closing_.store(true, std::memory_order_relaxed);
     steps_.fetch_add(1, std::memory_order_release);
     steps_.notify_all();

@@ -6,6 +6,8 @@
 // cores are shared with those that read and write the streams.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -53,6 +55,7 @@ class Team {
     alignas(64) std::atomic<uint64_t> next_{0};
     alignas(64) std::atomic<int> num_done_{0};
     std::atomic<bool> is_closing_{false};
+    const pid_t process_ = getpid();
     std::vector<std::thread> threads_;
 };
 

@@ -1,9 +1,15 @@
 """Settings, one small frozen config per part, resolved once at start."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-__all__ = ["EngineConfig", "ModelSource", "ServeConfig"]
+from tailrace.classes import STANDARD, ServiceClasses
+from tailrace.levels.config import LevelsConfig
+
+__all__ = ["EngineConfig", "KvCacheDtype", "KvEventsConfig", "ModelSource", "ServeConfig", "WarmConfig"]
+
+KvCacheDtype = Literal["bf16", "int8", "fp8_e4m3", "f32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +28,33 @@ class EngineConfig:
     num_threads: int | None = None
     block_tokens: int = 16
     kv_memory_bytes: int | None = None
-    kv_format: Literal["bf16", "int8", "f32"] | None = None  # how keys and values are kept
+    kv_chunk_tokens: int = 128  # KV memory comes and goes for so many tokens at a time
+    kv_cache_dtype: KvCacheDtype | None = None  # how keys and values are kept
     budget_tokens: int = 512  # tokens one step may compute
-    chunk_tokens: int = 32  # of these, prompt tokens beside running streams
+    chunk_tokens: int | None = None  # of these, of prompts beside running streams; None: as many as they can bear
     max_running: int = 64
     max_queued: int = 1024
     max_queued_tokens: int = 1_000_000
+    max_tenant_requests: int | None = None  # of one tenant, queued or running
     max_model_tokens: int | None = None
+    classes: ServiceClasses = STANDARD
+
+
+@dataclass(frozen=True, slots=True)
+class WarmConfig:
+    """What the server computes ahead while nobody waits."""
+
+    prompts: Path | None = None  # a list of prompts to begin with
+    state: Path | None = None  # keeps from one start to the next what users' prompts began with
+    max_tokens: int = 262_144  # of users' prompts, remembered in memory; 0: none are
+
+
+@dataclass(frozen=True, slots=True)
+class KvEventsConfig:
+    """Where to publish what becomes of blocks, such as tcp://127.0.0.1:5557; replays are on the next port."""
+
+    endpoint: str
+    topic: str = "kv-events"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +64,19 @@ class ServeConfig:
     name: str | None = None  # what clients call the model; None: the checkpoint's own name
     host: str = "127.0.0.1"
     port: int = 8000
+    admin_key: str | None = field(default=None, repr=False)  # of those who may look into the cache and empty it
+    api_keys: Path | None = None  # a file with those of who may have answers, and their classes; None: anybody may
+    warm: WarmConfig = field(default_factory=WarmConfig)
+    kv_events: KvEventsConfig | None = None
+    levels: LevelsConfig = field(default_factory=lambda: LevelsConfig(host_bytes="auto"))
+    api_key: str | None = field(default=None, repr=False)  # of who may have answers, where there is no file of them
+    max_answer_tokens: int | None = None  # of one request, all choices together
+    cors_origins: tuple[str, ...] = ()  # of web pages that may call from browsers
+    keep_alive_s: float = 15.0  # silence of a stream after which it says that it lives; 0: it never does
+    stall_s: float = 30.0  # so long a stream's client may take nothing
+    grpc_port: int | None = None
+    shm: str | None = None  # the server's name for clients in shared memory; None: it takes none
+    num_workers: int = 1  # API processes
+    max_restarts: int = 5  # of a process that dies, in a minute
+    patience_s: float = 10.0  # with an engine that hangs
+    drain_s: float = 30.0  # what requests under way have to end when the server is told to stop

@@ -2,17 +2,21 @@
 
 import asyncio
 import atexit
+import math
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from tailrace.app import LoadedModel, build_service, load_model, start_engine
+from tailrace.client.options import Completion, Options, PromptLike, is_prompt
+from tailrace.client.together import together
 from tailrace.config import EngineConfig
 from tailrace.engine.local import LocalEngine
 from tailrace.errors import EngineError, InvalidRequest
+from tailrace.levels.config import LevelsConfig
 from tailrace.service.api import (
     ChatPrompt,
     ChoiceDelta,
@@ -20,55 +24,18 @@ from tailrace.service.api import (
     GenerationStream,
     InfillPrompt,
     Prompt,
+    Standing,
     TextPrompt,
     Usage,
 )
 from tailrace.types import FinishReason, SamplingParams
 from tailrace.weights.load import open_checkpoint
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs  # the standard library has it from Python 3.13 on
-
 __all__ = ["Completion", "Engine", "Options", "TextStream"]
 
 _Result = TypeVar("_Result")
 
 _SETTLE_S = 10.0  # for answers under way to end when the engine is closed
-
-PromptLike = str | Sequence[Mapping[str, Any]]  # text to continue, or chat messages
-
-
-class Options(TypedDict, total=False):
-    """`stop`, and the fields of `SamplingParams`. Without `max_tokens` an answer may fill the context.
-
-    With `suffix` a code model writes what belongs between a text and that.
-    """
-
-    max_tokens: int
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    seed: int
-    presence_penalty: float
-    frequency_penalty: float
-    repetition_penalty: float
-    logit_bias: Mapping[int, float]
-    min_tokens: int
-    ignore_eos: bool
-    stop: str | Sequence[str]
-    stop_token_ids: Sequence[int]
-    suffix: str
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A finished answer."""
-
-    text: str
-    token_ids: tuple[int, ...]
-    finish_reason: FinishReason
-    usage: Usage
 
 
 class TextStream:
@@ -126,6 +93,7 @@ class Engine:
     """A loaded model. Close it, or use it as a context manager; what is left open is closed when the program ends.
 
     `model`: a GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; None is the embedded default model.
+    `levels`: where keys and values are kept besides its own memory; nowhere unless asked for.
     """
 
     def __init__(
@@ -134,8 +102,10 @@ class Engine:
         *,
         quantize: Literal["int8", "int4"] | None = None,
         config: EngineConfig | None = None,
+        levels: LevelsConfig | None = None,
     ) -> None:
         config = config or EngineConfig()
+        config = replace(config, classes=config.classes.patient)
         checkpoint = open_checkpoint(model, quantize=quantize)
         loaded = load_model(checkpoint, config)
         self.is_closed = False
@@ -143,9 +113,10 @@ class Engine:
         self._thread = threading.Thread(target=self._loop.run_forever, name="tailrace-library", daemon=True)
         self._thread.start()
         self._executable = loaded.executable
-        self._engine = self._run(_start(loaded, config))
-        self._service = build_service(checkpoint, self._engine, loaded.plan.card())
-        self._room = asyncio.Semaphore(config.max_queued)  # a batch of any size waits its turn
+        self._engine = self._run(_start(loaded, config, levels or LevelsConfig()))
+        self._service = build_service(checkpoint, self._engine, loaded.plan.card(), classes=lambda: config.classes)
+        # A batch of any size waits its turn, with as many at once as there is room for in any class.
+        self._room = asyncio.Semaphore(max(config.max_queued // 2, 1))
         atexit.register(self.close)
 
     @property
@@ -154,9 +125,12 @@ class Engine:
         return self._engine.num_requests
 
     def generate(self, prompts: PromptLike | Sequence[PromptLike], **options: Unpack[Options]) -> list[Completion]:
-        """Answer one prompt, or each of several, batched; they come back in order. Options: see `stream`."""
-        batch = [prompts] if _is_prompt(prompts) else prompts
-        return self._run(self._generate([_generation(prompt, options) for prompt in batch]))
+        """Answer one prompt, or each of several, batched; they come back in order. Options: see `stream`.
+
+        Nothing is promised about when: a batch of any size waits for as long as it takes.
+        """
+        batch = [prompts] if is_prompt(prompts) else prompts
+        return self._run(self._generate([_unhurried(_generation(prompt, options)) for prompt in batch]))
 
     def stream(self, prompt: PromptLike, **options: Unpack[Options]) -> TextStream:
         """Start one answer. `prompt` is text, or a list of chat messages.
@@ -192,14 +166,7 @@ class Engine:
         self.close()
 
     async def _generate(self, generations: Sequence[Generation]) -> list[Completion]:
-        answers = [asyncio.ensure_future(self._answer(generation)) for generation in generations]
-        try:
-            return list(await asyncio.gather(*answers))
-        except BaseException:
-            for answer in answers:
-                answer.cancel()
-            await asyncio.gather(*answers, return_exceptions=True)
-            raise
+        return await together(self._answer(generation) for generation in generations)
 
     async def _answer(self, generation: Generation) -> Completion:
         async with self._room:
@@ -222,8 +189,9 @@ class Engine:
         return work
 
 
-async def _start(model: LoadedModel, config: EngineConfig) -> LocalEngine:
-    return start_engine(model, config, emit=lambda _record: None, on_failure=lambda: None)
+async def _start(model: LoadedModel, config: EngineConfig, levels: LevelsConfig) -> LocalEngine:
+    opened = model.open_levels(levels)
+    return start_engine(model, config, emit=lambda _record: None, on_failure=lambda: None, levels=opened)
 
 
 async def _settle() -> None:
@@ -245,15 +213,11 @@ def _completion(deltas: Sequence[ChoiceDelta], usage: Usage) -> Completion:
     )
 
 
-def _is_prompt(prompts: PromptLike | Sequence[PromptLike]) -> "TypeIs[PromptLike]":
-    """Whether this is one prompt: a text, or the messages of one chat."""
-    return isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], Mapping))
-
-
 def _generation(prompt: PromptLike, options: Options) -> Generation:
     settings: dict[str, Any] = {"max_tokens": 0, **options}
     stop, seed = settings.pop("stop", ()), settings.pop("seed", None)
     suffix = settings.pop("suffix", "")
+    standing = Standing(settings.pop("service_class", ""), settings.pop("tenant", ""))
     settings["logit_bias"] = tuple(dict(settings.get("logit_bias", {})).items())
     settings["stop_token_ids"] = tuple(settings.get("stop_token_ids", ()))
     return Generation(
@@ -262,7 +226,13 @@ def _generation(prompt: PromptLike, options: Options) -> Generation:
         sampling=SamplingParams(**settings),
         seed=seed,
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        standing=standing,
     )
+
+
+def _unhurried(generation: Generation) -> Generation:
+    """As it is, but never too late for anything."""
+    return replace(generation, standing=replace(generation.standing, ttft_s=math.inf, queue_ttl_s=math.inf))
 
 
 def _prompt(prompt: PromptLike, suffix: object) -> Prompt:

@@ -5,14 +5,62 @@ All times are monotonic seconds of the engine's process; only such times are sub
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tailrace.types import FinishReason
+from tailrace.errors import RefusalReason
+from tailrace.types import FinishReason, Level, PreemptionCause, PrefixReport
 
-__all__ = ["LoadRecord", "Record", "RecordSink", "RequestRecord", "StepRecord"]
+__all__ = [
+    "BlockRemoved",
+    "BlockStored",
+    "CacheCleared",
+    "KvFact",
+    "KvRecord",
+    "LevelReport",
+    "LoadRecord",
+    "PreemptionCount",
+    "Record",
+    "RecordSink",
+    "RequestRecord",
+    "StepRecord",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class PoolRecord(NamedTuple):
+    """Blocks of the KV pool by state, those that lost their name since the start by cause, and chunks with memory."""
+
+    num_released: int = 0
+    num_free: int = 0
+    num_reserved: int = 0
+    num_filling: int = 0
+    num_sealed: int = 0
+    num_idle: int = 0
+    num_evicted_total: int = 0
+    num_expired_total: int = 0
+    num_swept_total: int = 0  # idle for so long that their memory was wanted back
+    num_invalidated_total: int = 0  # idle or in use
+    num_committed_chunks: int = 0
+    num_partial_chunks: int = 0  # some of their blocks are free
+    chunk_fragmentation: float = 0.0  # of the blocks of chunks that hold something, the share that is free
+    longest_free_chunks: int = 0  # in a row, at the last sweep
+    num_moved_total: int = 0  # blocks, to bring others together
+
+    @property
+    def num_removed_total(self) -> int:
+        by_itself = self.num_evicted_total + self.num_expired_total + self.num_swept_total
+        return by_itself + self.num_invalidated_total
+
+
+class PreemptionCount(NamedTuple):
+    """What the requests of one class lost for one cause since the start."""
+
+    class_name: str
+    cause: PreemptionCause
+    num_requests: int = 0  # preempted; one counts each time
+    num_lost_tokens: int = 0  # computed before, and not found when they came back
+
+
+class StepRecord(NamedTuple):
     step_id: int
     started_s: float
     planned_s: float  # the plan was ready
@@ -22,12 +70,22 @@ class StepRecord:
     num_sampled: int  # rows put through the head
     num_prefill_tokens: int  # of num_tokens, those in slices of more than a sequence's newest token
     num_context_tokens: int  # KV rows the queries could see, summed over sequences
+    num_read_tokens: int  # positions met, summed over the rows that were computed
     num_running: int
     num_waiting: int
     num_preempted: int  # since the engine started
     num_blocks_used: int  # referenced by a running request
     num_blocks_cached: int  # idle, named, reusable
     num_blocks_total: int
+    pool: PoolRecord  # as of 0.1 s before, at most, while streams only go on
+    predicted_s: float | None = None  # from planned to computed, by the step-time model; None: it knows too little
+    running_by_class: tuple[int, ...] = ()  # in the order of the classes
+    waiting_by_class: tuple[int, ...] = ()
+    target_scale: float = 1.0  # how many times as long as configured the targets are, on this machine
+    max_running: int | None = None  # requests at once, by the controller
+    pace: float | None = None  # the controller's factor on the time that a step may take
+    preemptions: tuple[PreemptionCount, ...] = ()  # since the engine started; by class and cause, if there were any
+    num_alone_read_tokens: int = 0  # of num_read_tokens, those met by a row that is alone in its sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +96,29 @@ class RequestRecord:
     first_token_s: float | None
     finished_s: float
     num_prompt_tokens: int
-    num_cached_tokens: int
+    prefix: PrefixReport | None  # what the cache gave; None: never started
     num_output_tokens: int
     num_preemptions: int
     finish_reason: FinishReason
+    is_warmup: bool = False  # no user's request: counts in figures of its own
+    class_name: str = ""
+    ttft_target_s: float | None = None  # its own or its class's
+    itl_target_s: float | None = None
+    num_late_tokens: int = 0  # came longer after the one before than the target
+    predicted_ttft_s: float | None = None  # at its arrival
+    refused_for: RefusalReason | None = None
+
+    @property
+    def num_cached_tokens(self) -> int:
+        return 0 if self.prefix is None else self.prefix.num_cached_tokens
+
+    @property
+    def is_on_target(self) -> bool:
+        """Whether its first token and 95 of 100 of the others came in time; False for who got none."""
+        if self.first_token_s is None or self.refused_for is not None:
+            return False
+        is_first_late = self.ttft_target_s is not None and self.first_token_s - self.arrived_s > self.ttft_target_s
+        return not is_first_late and self.num_late_tokens <= 0.05 * max(self.num_output_tokens - 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +130,61 @@ class LoadRecord:
     num_blocks_used: int
     num_blocks_cached: int
     num_blocks_total: int
+    pool: PoolRecord
+    running_by_class: tuple[int, ...] = ()  # in the order of the classes
+    waiting_by_class: tuple[int, ...] = ()
 
 
-Record = StepRecord | RequestRecord | LoadRecord
+@dataclass(frozen=True, slots=True)
+class BlockStored:
+    """From now on a level has this block. Names have 16 bytes."""
+
+    level: Level
+    name: bytes
+    parent: bytes | None  # the block before it; None: it is the first of its prompt
+    token_ids: tuple[int, ...]  # its own, not its prefix's; empty where they are not known, below the engine
+    tenant: bytes = b""  # 16 bytes that stand for the tenant's salt; empty: the prompt had none
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRemoved:
+    level: Level
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCleared:
+    """No level has any block that was told of."""
+
+
+KvFact = BlockStored | BlockRemoved | CacheCleared
+
+
+@dataclass(frozen=True, slots=True)
+class KvRecord:
+    """What became of named blocks since the last such record, in order. Emitted only when somebody wants it."""
+
+    facts: tuple[KvFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReport:
+    """What a level below the engine holds, of late, and what it did for this engine since the start."""
+
+    level: Level
+    is_working: bool  # read and written
+    num_blocks: int
+    num_bytes: int
+    max_bytes: int
+    num_evicted_blocks: int
+    num_corrupt_blocks: int  # failed their checksum
+    num_fetched_blocks: int
+    fetch_s: float
+    num_saved_blocks: int  # written, or there already
+    num_dropped_blocks: int  # were to be saved, and were not
+    num_failures: int
+    num_forgets_pending: int  # told, and not carried out there yet
+
+
+Record = StepRecord | RequestRecord | LoadRecord | KvRecord
 RecordSink = Callable[[Record], None]

@@ -1,10 +1,48 @@
 """The words every part shares: a request, how it is sampled, and what comes back. Plain data, standard library only."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple, TypeAlias
 
-__all__ = ["FinishReason", "Request", "SamplingParams", "TokenEvent", "TokenLogprob"]
+from tailrace.errors import Overloaded, RefusalReason, TailraceError, UnavailableError
+
+__all__ = [
+    "BlockTarget",
+    "CacheAnswer",
+    "CacheQuery",
+    "Explain",
+    "Explanation",
+    "FinishReason",
+    "Invalidate",
+    "Invalidated",
+    "Level",
+    "MissReason",
+    "ModelTarget",
+    "PreemptionCause",
+    "PrefixReport",
+    "PromptTarget",
+    "Refusal",
+    "Request",
+    "SamplingParams",
+    "Target",
+    "TenantTarget",
+    "TokenEvent",
+    "TokenIds",
+    "TokenLogprob",
+    "packed",
+]
+
+TokenIds: TypeAlias = "array[int]"  # 4 bytes a token, and no object: the collector has nothing to visit
+
+
+def packed(*parts: Sequence[int]) -> TokenIds:
+    """The ids of all parts in one buffer of unsigned numbers of 4 bytes. Raises OverflowError for one that is not."""
+    token_ids = array("I")
+    for part in parts:
+        token_ids += array("I", part)
+    return token_ids
 
 
 class FinishReason(StrEnum):
@@ -14,6 +52,13 @@ class FinishReason(StrEnum):
     LENGTH = "length"  # max_tokens, or the model's context, is used up
     ABORT = "abort"  # the client went away or cancelled
     ERROR = "error"  # the engine failed; the stream carries an error
+
+
+class PreemptionCause(StrEnum):
+    """Why a running request was sent back to the queue."""
+
+    ROOM = "room"  # a stream needed a block, and there was none
+    DEADLINE = "deadline"  # the first token of one of a better class would have come too late
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +91,7 @@ class Request:
     """One sequence to compute: `n` choices of a client are `n` requests.
 
     `output_ids` are tokens already delivered: a request handed back after a crash goes on behind them.
+    `class_name` is that of its service class; empty: the default one. None for a target means: that of its class.
     """
 
     request_id: str
@@ -54,6 +100,13 @@ class Request:
     arrival_s: float = 0.0  # monotonic
     cache_salt: str = ""  # tenants with different salts share no cached block
     output_ids: Sequence[int] = field(default=())
+    is_warmup: bool = False  # nobody asked: computed so that others find its blocks
+    class_name: str = ""
+    tenant: str = ""  # who shares a class fairly with whom
+    ttft_s: float | None = None  # its own targets
+    itl_s: float | None = None
+    queue_ttl_s: float | None = None  # refused when it has not started by then
+    is_resumed: bool = False  # it was let in before: handed back after a crash, with the time when it first arrived
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -66,17 +119,159 @@ class TokenLogprob:
     logprob: float
 
 
+class Level(StrEnum):
+    """Where keys and values live, nearest first."""
+
+    ENGINE = "engine"
+    HOST = "host"
+    DISK = "disk"
+    REDIS = "redis"
+
+
+class MissReason(StrEnum):
+    """Why the first block that had to be computed was not found."""
+
+    NEVER_SEEN = "never_seen"
+    EVICTED = "evicted"  # another request needed the room
+    EXPIRED = "expired"  # nobody used it for its time to live
+    RELEASED = "released"  # idle for long, its memory was given back to the system
+    INVALIDATED = "invalidated"
+    OTHER_SALT = "other_salt"  # seen, for another tenant
+    OTHER_FINGERPRINT = "other_fingerprint"  # seen, with other weights or another KV format
+    SHORTER_THAN_BLOCK = "shorter_than_block"  # what is left to find is less than a block
+    LEVEL_DOWN = "level_down"  # a level that may hold it did not answer
+    SLOWER_THAN_RECOMPUTE = "slower_than_recompute"  # a level holds it, but computing takes less time
+
+
 @dataclass(frozen=True, slots=True)
-class TokenEvent:
+class PrefixReport:
+    """How much of a prompt needed no computing, from which level, and why it was not more.
+
+    `reason` is None when nothing was missing but the last token, whose logits are wanted. `removed_s_ago` and
+    `removed_by` (a request id) are known for some reasons.
+    """
+
+    num_tokens: tuple[tuple[Level, int], ...]  # levels that gave nothing are left out
+    reason: MissReason | None
+    removed_s_ago: float | None = None
+    removed_by: str | None = None
+
+    @property
+    def num_cached_tokens(self) -> int:
+        return sum(count for _, count in self.num_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request was not served, though it might have been at another time."""
+
+    reason: RefusalReason | None  # None: there is nobody to serve it, for a while
+    message: str
+    retry_after_s: float
+
+    @property
+    def error(self) -> TailraceError:
+        """It as what a caller gets."""
+        if self.reason is None:
+            return UnavailableError(self.message, retry_after_s=self.retry_after_s)
+        return Overloaded(self.message, retry_after_s=self.retry_after_s, reason=self.reason)
+
+
+class TokenEvent(NamedTuple):
     """One token of one request, or its end without a token (`token_id` None).
 
-    `num_cached_tokens` says how much of the prompt came from the cache; it is constant over a request.
+    A tuple: there is one for each sequence in each step. `prefix` says what of the prompt came from the cache; it is
+    constant from a request's first token on.
     """
 
     request_id: str
     token_id: int | None
-    num_cached_tokens: int = 0
+    prefix: PrefixReport | None = None
     finish_reason: FinishReason | None = None
     logprob: float | None = None
     top_logprobs: tuple[TokenLogprob, ...] = ()
     error: str | None = None
+    refusal: Refusal | None = None  # with FinishReason.ERROR, before any token
+
+    @property
+    def num_cached_tokens(self) -> int:
+        return 0 if self.prefix is None else self.prefix.num_cached_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTarget:
+    """The one block of this name."""
+
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTarget:
+    """The whole blocks of a prompt, and all blocks that continue it, for whoever has this salt."""
+
+    prompt_ids: Sequence[int]
+    cache_salt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantTarget:
+    """Everything that was computed under this salt."""
+
+    cache_salt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTarget:
+    """Everything of the model with this fingerprint; None: of the model that is served."""
+
+    fingerprint: bytes | None = None
+
+
+Target = BlockTarget | PromptTarget | TenantTarget | ModelTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Asks what the cache would give a prompt that came now. Counts as no use of it."""
+
+    query_id: int
+    prompt_ids: Sequence[int]
+    cache_salt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    query_id: int
+    num_prompt_tokens: int
+    prefix: PrefixReport
+    block_tokens: int
+    names: tuple[bytes, ...]  # of the whole blocks of the prompt, cached or not
+    fingerprint: bytes  # of the served model
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidate:
+    """Asks the cache to forget: none of it is given to anybody from the next step on."""
+
+    query_id: int
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """How many blocks each level dropped; None: it is told, and has not said yet.
+
+    `version` counts what this engine was asked to forget. With `num_forgets` 0 there was nothing to name: the prompt is
+    shorter than a block, of `block_tokens`.
+    """
+
+    query_id: int
+    num_forgets: int
+    num_dropped: tuple[tuple[Level, int | None], ...]
+    version: int
+    block_tokens: int
+    took_s: float
+
+
+CacheQuery = Explain | Invalidate
+CacheAnswer = Explanation | Invalidated

@@ -7,10 +7,10 @@ import pytest
 
 from tests.architecture.tree import Module
 
-STANDARD_LIBRARY_ONLY = ("types", "errors", "records", "scheduler", "kvcache", "config")
+STANDARD_LIBRARY_ONLY = ("types", "classes", "errors", "records", "scheduler", "kvcache", "config")
 
 OWNERS = {
-    "numpy": ("ops", "runtime", "weights"),
+    "numpy": ("ops", "runtime", "weights", "levels"),
     "gguf": ("weights",),
     "tokenizers": ("service",),
     "jinja2": ("service",),
@@ -21,10 +21,18 @@ OWNERS = {
     "rich": ("cli", "commands", "bench"),
     "torch": ("ops.cuda", "ops.triton"),
     "triton": ("ops.triton",),
+    "uvicorn": ("frontends.http",),
+    "h2": ("frontends.http.http2",),
     "grpc": ("frontends.grpc",),
-    "redis": ("cluster.redis_level",),
+    "google.protobuf": ("frontends.grpc",),
+    "smg_grpc_proto": ("frontends.grpc.vllm",),
+    "setproctitle": ("serving",),
+    "redis": ("levels.redis_wire",),
+    "hiredis": ("levels.redis_wire",),
+    "zmq": ("telemetry.kv_events",),
     "ray": ("cluster.ray_app",),
     "tailrace.ops._native": ("ops.cpu",),
+    "tailrace.ring._ring": ("ring",),
 }
 
 

@@ -46,7 +46,7 @@ PACKS: dict[str, Pack] = {
 }
 # Of the root mean square of the logits. Quantised weights are multiplied with quantised activations.
 TOLERANCE = {"f32": 1e-5, "f16": 1e-5, "bf16": 1e-5, "int8": 0.03, "int4": 0.03, "int8 wide": 0.03, "int4 wide": 0.03}
-KV_TOLERANCE: dict[KvFormat, float] = {"bf16": 0.01, "int8": 0.025}
+KV_TOLERANCE: dict[KvFormat, float] = {"bf16": 0.01, "int8": 0.025, "fp8_e4m3": 0.08}
 
 LATENTS = {
     "latent": DEEPSEEK_CONFIGS["latent"],
@@ -135,7 +135,7 @@ def test_formats_may_differ_within_one_linear(backend: Backend) -> None:
 
 @pytest.mark.parametrize("model", ATTENDING[1:])
 @pytest.mark.parametrize("name", ["f32", "int4", "int8"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(chunk_tokens=st.integers(1, 70))
 def test_chunks_do_not_change_a_bit(name: str, model: str, chunk_tokens: int) -> None:
     config = MODELS[model]
@@ -192,6 +192,21 @@ def test_a_copied_block_continues_like_its_source(any_backend: Backend, name: st
 
 
 @pytest.mark.parametrize("name", ATTENDING)
+def test_a_block_carried_elsewhere_as_bytes_continues_like_its_source(any_backend: Backend, name: str) -> None:
+    config = MODELS[name]
+    ids = random_ids(config, 40)
+    with loaded(any_backend, config) as executable, loaded(any_backend, config) as another:
+        whole = teacher_forced(executable, LIMITS, ids, chunk_tokens=30).copy()
+        theirs, ours = step(LIMITS, Part(0, 0, [0])).block_tables[[0, 1]]
+        assert executable.kv_pool.shape == (LIMITS.num_blocks, executable.kv_bytes_per_block)
+        for source, target in zip(theirs[:2], ours[:2], strict=True):
+            another.kv_pool[target] = np.frombuffer(executable.kv_pool[source].tobytes(), np.uint8)
+        continued = another.logits(step(LIMITS, Part(1, 32, ids[32:])))
+
+        assert np.array_equal(continued, whole[32:])
+
+
+@pytest.mark.parametrize("name", ATTENDING)
 def test_what_a_block_held_before_does_not_matter(any_backend: Backend, name: str) -> None:
     """Not even values that are no numbers: rows that were never written for this sequence add nothing."""
     config = MODELS[name]
@@ -208,6 +223,30 @@ def test_what_a_block_held_before_does_not_matter(any_backend: Backend, name: st
 
     assert np.isfinite(clean).all()
     assert np.array_equal(after, clean)
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_blocks_that_gave_their_memory_back_are_as_good_as_new(any_backend: Backend, name: str) -> None:
+    config = MODELS[name]
+    ids = random_ids(config, 70)
+    with loaded(any_backend, config) as executable:
+        first = teacher_forced(executable, LIMITS, ids, chunk_tokens=30).copy()
+        executable.release(range(LIMITS.num_blocks))
+        executable.commit(range(LIMITS.num_blocks))
+        executable.populate(range(1, LIMITS.num_blocks))  # the first gets its memory as it is touched
+        assert np.array_equal(teacher_forced(executable, LIMITS, ids, chunk_tokens=30), first)
+
+
+def test_committed_blocks_keep_what_they_hold_when_their_neighbours_go(any_backend: Backend) -> None:
+    with loaded(any_backend, CONFIGS["plain"]) as executable:
+        pool, kept = executable.kv_pool, [0, 2, 3, 7]
+        executable.commit(range(8))
+        pool[:8] = np.arange(8, dtype=np.uint8)[:, None]
+        for blocks in (range(1, 2), range(4, 7)):
+            executable.release(blocks)
+        executable.commit(range(4, 5))
+        executable.populate(range(3, 6))
+        assert np.array_equal(pool[kept], np.broadcast_to(np.array(kept, np.uint8)[:, None], pool[kept].shape))
 
 
 def test_a_missing_weight_is_named(backend: Backend) -> None:

@@ -43,7 +43,7 @@ def test_every_weight_format_is_multiplied(backend: Backend, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["f32", "int4"])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(chunk_tokens=st.integers(1, 70), mixture=st.sampled_from(sorted(MODELS)))
 def test_chunks_do_not_change_a_bit(name: str, chunk_tokens: int, mixture: str) -> None:
     for make in BACKENDS.values():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import Engine, EngineConfig
+from tailrace import Engine, EngineConfig, LevelsConfig
 from tailrace.errors import ContextTooLong, EngineError, InvalidRequest, UnavailableError
 from tailrace.types import FinishReason
 
@@ -22,6 +22,17 @@ ANSWER = "The capital city of France is Paris."
 def engine() -> Iterator[Engine]:
     with Engine(config=EngineConfig(max_model_tokens=512, kv_memory_bytes=64 << 20)) as engine:
         yield engine
+
+
+def test_blocks_on_disk_outlive_an_engine(tmp_path: Path) -> None:
+    config = EngineConfig(max_model_tokens=512, kv_memory_bytes=64 << 20)
+    levels = LevelsConfig(disk_directory=tmp_path, disk_bytes=64 << 20)
+    usages = []
+    for _ in range(2):
+        with Engine(config=config, levels=levels) as engine:
+            (answer,) = engine.generate("One, two, three. " * 20, max_tokens=4, temperature=0.0)
+            usages.append(answer.usage)
+    assert [usage.cached_tokens for usage in usages] == [0, (usages[1].prompt_tokens - 1) // 16 * 16]
 
 
 def test_a_batch_comes_back_in_order(engine: Engine) -> None:
@@ -47,7 +58,9 @@ def test_a_stream_gives_pieces_and_then_its_usage(engine: Engine) -> None:
     assert len(pieces) > 3
     assert "".join(pieces) == ANSWER
     assert stream.finish_reason is FinishReason.STOP
-    assert stream.usage.completion_tokens == len(pieces) + 1  # the end of the turn is a token without text
+    # The end of the turn is a token without text; and what comes while nobody looks comes in one piece.
+    (whole,) = engine.generate([CHAT], temperature=0.0)
+    assert stream.usage.completion_tokens == whole.usage.completion_tokens > len(pieces)
 
 
 async def test_an_async_stream_gives_the_same(engine: Engine) -> None:
@@ -61,6 +74,13 @@ def test_a_closed_stream_stops_and_the_engine_goes_on(engine: Engine) -> None:
     stream.close()
 
     assert engine.generate([CHAT], temperature=0.0)[0].text == ANSWER
+
+
+def test_a_request_may_name_its_class_and_whose_it_is(engine: Engine) -> None:
+    (answer,) = engine.generate("1, 2, 3, 4,", max_tokens=4, temperature=0.0, service_class="gold", tenant="acme")
+    assert answer.text.startswith(" 5,")
+    with pytest.raises(InvalidRequest, match="'tin'"):
+        engine.stream("1, 2, 3, 4,", service_class="tin")
 
 
 def test_a_seed_repeats_an_answer(engine: Engine) -> None:
@@ -171,7 +191,7 @@ def test_closing_twice_is_harmless() -> None:
 
 def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (example,) = re.findall(r"```python\n(from tailrace import Engine\n.*?)```", readme, re.DOTALL)
 
     exec(compile(example, "README.md", "exec"), {})
 

@@ -5,6 +5,7 @@ What a window has left behind belongs to others soon, here to sequences of value
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,11 +48,11 @@ def checkpoint_of(config: ModelConfig) -> Checkpoint:
     )
 
 
-def harness_of(backend: str, num_blocks: int, config: ModelConfig = CONFIG, **changes: object) -> Harness:
+def harness_of(backend: str, num_blocks: int, config: ModelConfig = CONFIG, **changes: Any) -> Harness:
     return make_harness(
         checkpoint_of(config),
         backend=backend,
-        kv_format="f32",
+        kv_cache_dtype="f32",
         kv_memory_bytes=num_blocks * BLOCK_BYTES,
         block_tokens=BLOCK_TOKENS,
         budget_tokens=64,

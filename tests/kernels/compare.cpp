@@ -454,6 +454,130 @@ Values index_ranges(const Kernels& kernels) {
     return values;
 }
 
+// The largest difference, as a share of the root mean square of the expected values; anything but numbers: infinity.
+double difference(const Values& values, const Values& expected) {
+    double squares = 0.0, largest = 0.0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+        if (!std::isfinite(values[i]) || !std::isfinite(expected[i])) return INFINITY;
+        squares += expected[i] * expected[i];
+        largest = std::fmax(largest, std::fabs(values[i] - expected[i]));
+    }
+    return largest == 0.0 ? 0.0 : largest / std::sqrt(squares / static_cast<double>(expected.size()));
+}
+
+// --- floats of 8 bits ----------------------------------------------------------------------------------------------
+
+double e4m3(uint8_t code) {
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+    return code & 0x80 ? -magnitude : magnitude;
+}
+
+// Any code but the two that are no numbers.
+uint8_t any_code(Random& random) { return static_cast<uint8_t>(random.whole(0, 1) << 7 | random.whole(0, 126)); }
+
+// A head as keys are stored and queries are read: Hadamard transforms of blocks of powers of two, the largest first.
+std::vector<float> hadamard(const float* x, int dim) {
+    std::vector<float> out(dim);
+    for (int first = 0, size = kMaxHeadDim; first < dim; first += size) {
+        while (size > dim - first) size /= 2;
+        for (int i = 0; i < size; ++i) {
+            double sum = 0.0;
+            for (int j = 0; j < size; ++j) sum += __builtin_parity(i & j) ? -x[first + j] : x[first + j];
+            out[first + i] = static_cast<float>(sum / std::sqrt(size));
+        }
+    }
+    return out;
+}
+
+// Heads [count][dim] of whole numbers, and the same heads mixed, which is exact where a root of a block's size is
+// whole.
+struct Queries {
+    std::vector<float> plain, mixed;
+
+    Queries(Random& random, int count, std::vector<int> parts) {
+        for (int i = 0; i < count; ++i) {
+            for (const int dim : parts) {
+                std::vector<float> head(dim);
+                for (float& x : head) x = static_cast<float>(random.whole(-8, 8));
+                plain.insert(plain.end(), head.begin(), head.end());
+                const std::vector<float> spread = hadamard(head.data(), dim);
+                mixed.insert(mixed.end(), spread.begin(), spread.end());
+            }
+        }
+    }
+};
+
+// Not a number unless all are the same bits.
+double verdict(const std::vector<float>& a, const std::vector<float>& b) {
+    for (size_t i = 0; i < a.size(); ++i) {
+        if (float_bits(a[i]) != float_bits(b[i])) return NAN;
+    }
+    return 0.0;
+}
+
+// A cache of any codes, and one of bfloat16 that holds the same numbers.
+struct Twins {
+    Cache codes, halves;
+
+    Twins(Random& random, const Kernels& kernels, int head_dim)
+        : codes(random, kernels, KvFormat::kE4m3, head_dim), halves(random, kernels, KvFormat::kBf16, head_dim) {
+        const int dim = padded_head(head_dim);
+        for (int position = 0; position < Cache::kBlocks * Cache::kBlockGroups * kKeyGroup; ++position) {
+            const int lane = position % kKeyGroup;
+            uint8_t* keys = codes.group(position / kKeyGroup);
+            uint8_t* values = keys + kv_tile_bytes(KvFormat::kE4m3, head_dim);
+            const float key_scale = std::ldexp(1.0f, random.whole(-10, -7));
+            const float value_scale = std::ldexp(1.0f, random.whole(-30, 30));
+            std::memcpy(keys + dim * kKeyGroup + lane * 4, &key_scale, 4);
+            std::memcpy(values + dim * kKeyGroup + lane * 4, &value_scale, 4);
+            std::vector<float> key(head_dim), value(head_dim);
+            for (int d = 0; d < head_dim; ++d) {
+                uint8_t& of_key = keys[(d / 4 * kKeyGroup + lane) * 4 + d % 4] = any_code(random);
+                uint8_t& of_value = values[(lane / 4 * dim + d) * 4 + lane % 4] = any_code(random);
+                key[d] = static_cast<float>(e4m3(of_key) * key_scale);
+                value[d] = static_cast<float>(e4m3(of_value) * value_scale);
+            }
+            kernels.store_kv(KvFormat::kBf16, key.data(), value.data(), head_dim, lane,
+                             halves.group(position / kKeyGroup));
+        }
+    }
+};
+
+Values widened_attention(const Kernels& kernels) {
+    struct Case {
+        int head_dim, num_tokens, heads, position, window;
+    };
+    Random random;
+    Values values;
+    for (const auto& [head_dim, num_tokens, heads, position, window] :
+         {Case{64, 1, 3, 200, 0}, {16, 9, 7, 120, 0}, {80, 16, 4, 60, 40}, {272, 2, 5, 130, 0}}) {
+        const Twins twins(random, kernels, head_dim);
+        const Queries q(random, num_tokens * heads, {head_dim});
+        std::vector<float> out(q.plain.size()), expected(out);
+        twins.codes.attend(kernels, {{q.plain.data(), out.data(), num_tokens, position, twins.codes.blocks.data()}}, 0,
+                           heads, head_dim, window);
+        twins.halves.attend(kernels,
+                            {{q.mixed.data(), expected.data(), num_tokens, position, twins.halves.blocks.data()}}, 0,
+                            heads, head_dim, window);
+        values.push_back(verdict(out, expected));
+    }
+    return values;
+}
+
+Values widened_index(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const int head_dim : {16, 64, 80}) {
+        const Twins twins(random, kernels, head_dim);
+        const Queries q(random, 6, {head_dim});
+        const std::vector<float> head_weights = random.reals(6);
+        values.push_back(verdict(index_scores(kernels, twins.codes, q.plain, head_weights, 0, 203),
+                                 index_scores(kernels, twins.halves, q.mixed, head_weights, 0, 203)));
+    }
+    return values;
+}
+
 // --- the latent cache ----------------------------------------------------------------------------------------------
 
 // 256 positions in blocks of 32, which lie in the pool in another order.
@@ -599,6 +723,44 @@ Values shared_latent_attention(const Kernels& kernels) {
         }
         cache.attend(kernels, sequences, kShared, 0, heads, heads);
         values.push_back(count_differing(together, alone));
+    }
+    return values;
+}
+
+// Over any codes, and over bfloat16 that holds the same numbers: not a number where they differ.
+Values widened_latent_attention(const Kernels& kernels) {
+    Random random;
+    Values values;
+    for (const auto& [latent_dim, key_dim, num_tokens, heads, position] :
+         {LatentCase{16, 32, 1, 3, 200}, {64, 80, 1, 1, 0}, {80, 96, 9, 7, 120}, {256, 320, 1, 16, 143}}) {
+        LatentCache codes(random, kernels, KvFormat::kE4m3, latent_dim, key_dim);
+        LatentCache halves(random, kernels, KvFormat::kBf16, latent_dim, key_dim);
+        for (int at = 0; at < LatentCache::kBlocks * LatentCache::kBlockGroups * kKeyGroup; ++at) {
+            const int lane = at % kKeyGroup;
+            uint8_t* tile = codes.group(at / kKeyGroup);
+            const float scales[2] = {std::ldexp(1.0f, random.whole(-10, -7)), std::ldexp(1.0f, random.whole(-10, -7))};
+            std::vector<float> key(key_dim);
+            for (int d = 0; d < key_dim; ++d) {
+                uint8_t& code = tile[(d / 4 * kKeyGroup + lane) * 4 + d % 4] = any_code(random);
+                key[d] = static_cast<float>(e4m3(code)) * scales[d >= latent_dim];
+            }
+            for (int part = 0; part < 2; ++part) {
+                const uint16_t scale = float_to_bf16(scales[part]);
+                std::memcpy(tile + padded_head(key_dim) * kKeyGroup + lane * 4 + part * 2, &scale, 2);
+            }
+            kernels.store_latent(KvFormat::kBf16, key.data(), latent_dim, key_dim, lane, halves.group(at / kKeyGroup));
+        }
+        const Queries q(random, num_tokens * heads, {latent_dim, key_dim - latent_dim});
+        std::vector<float> out(static_cast<size_t>(num_tokens) * heads * latent_dim), expected(out);
+        codes.attend(kernels, {{q.plain.data(), out.data(), num_tokens, position, codes.blocks.data()}}, 0, 0, heads,
+                     heads);
+        halves.attend(kernels, {{q.mixed.data(), expected.data(), num_tokens, position, halves.blocks.data()}}, 0, 0,
+                      heads, heads);
+        Values wanted, found;
+        for (size_t i = 0; i < expected.size(); i += latent_dim)
+            append(wanted, hadamard(expected.data() + i, latent_dim));
+        append(found, out);
+        values.push_back(difference(found, wanted) < 1e-5 ? 0.0 : NAN);
     }
     return values;
 }
@@ -809,33 +971,46 @@ constexpr Check kChecks[] = {
     {"store_kv f32", store_kv<KvFormat::kF32>, 0.0},
     {"store_kv bf16", store_kv<KvFormat::kBf16>, 0.0},
     {"store_kv int8", store_kv<KvFormat::kInt8>, 0.0},
+    {"store_kv e4m3", store_kv<KvFormat::kE4m3>, 0.0},
     {"attention f32", attention<KvFormat::kF32>, 1e-5},
     {"attention bf16", attention<KvFormat::kBf16>, 0.03},  // some round queries and weights to bfloat16 too
     {"attention int8", attention<KvFormat::kInt8>, 1e-4},  // a weight may be rounded the other way
+    {"attention e4m3", attention<KvFormat::kE4m3>, 0.03},  // read as bfloat16
+    {"widened attention", widened_attention, 0.0},
     {"shared attention f32", shared_attention<KvFormat::kF32>, 0.0},
     {"shared attention bf16", shared_attention<KvFormat::kBf16>, 0.0},
     {"shared attention int8", shared_attention<KvFormat::kInt8>, 0.0},
+    {"shared attention e4m3", shared_attention<KvFormat::kE4m3>, 0.0},
     {"store_latent f32", store_latent<KvFormat::kF32>, 0.0},
     {"store_latent bf16", store_latent<KvFormat::kBf16>, 0.0},
     {"store_latent int8", store_latent<KvFormat::kInt8>, 0.0},
+    {"store_latent e4m3", store_latent<KvFormat::kE4m3>, 0.0},
     {"latent attention f32", latent_attention<KvFormat::kF32>, 1e-5},
     {"latent attention bf16", latent_attention<KvFormat::kBf16>, 0.05},
     {"latent attention int8", latent_attention<KvFormat::kInt8>, 1e-4},
+    {"latent attention e4m3", latent_attention<KvFormat::kE4m3>, 0.05},
+    {"widened latent attention", widened_latent_attention, 0.0},
     {"selected latent attention f32", selected_latent_attention<KvFormat::kF32>, 1e-5},
     {"selected latent attention bf16", selected_latent_attention<KvFormat::kBf16>, 0.05},
     {"selected latent attention int8", selected_latent_attention<KvFormat::kInt8>, 1e-4},
+    {"selected latent attention e4m3", selected_latent_attention<KvFormat::kE4m3>, 0.05},
     {"cut latent attention f32", cut_latent_attention<KvFormat::kF32>, 0.0},
     {"cut latent attention bf16", cut_latent_attention<KvFormat::kBf16>, 0.0},
     {"cut latent attention int8", cut_latent_attention<KvFormat::kInt8>, 0.0},
+    {"cut latent attention e4m3", cut_latent_attention<KvFormat::kE4m3>, 0.0},
     {"shared latent attention f32", shared_latent_attention<KvFormat::kF32>, 0.0},
     {"shared latent attention bf16", shared_latent_attention<KvFormat::kBf16>, 0.0},
     {"shared latent attention int8", shared_latent_attention<KvFormat::kInt8>, 0.0},
+    {"shared latent attention e4m3", shared_latent_attention<KvFormat::kE4m3>, 0.0},
     {"index f32", index<KvFormat::kF32>, 1e-5},
     {"index bf16", index<KvFormat::kBf16>, 0.03},  // some round queries to bfloat16 too
     {"index int8", index<KvFormat::kInt8>, 1e-4},  // a code of a query may be rounded the other way
+    {"index e4m3", index<KvFormat::kE4m3>, 0.03},
+    {"widened index", widened_index, 0.0},
     {"index ranges f32", index_ranges<KvFormat::kF32>, 0.0},
     {"index ranges bf16", index_ranges<KvFormat::kBf16>, 0.0},
     {"index ranges int8", index_ranges<KvFormat::kInt8>, 0.0},
+    {"index ranges e4m3", index_ranges<KvFormat::kE4m3>, 0.0},
     {"choices", choices, 0.0},
     {"chosen experts", chosen_experts, 0.0},
     {"expert weights", expert_weights, 1e-5},
@@ -851,17 +1026,6 @@ constexpr Check kFusedChecks[] = {
     {"gemm q8", gemm_quantized<Format::kQ8, false>, 0.0},
     {"gemm q8 half", gemm_quantized<Format::kQ8Half, false>, 0.0},
 };
-
-// The largest difference, as a share of the root mean square of the expected values; anything but numbers: infinity.
-double difference(const Values& values, const Values& expected) {
-    double squares = 0.0, largest = 0.0;
-    for (size_t i = 0; i < expected.size(); ++i) {
-        if (!std::isfinite(values[i]) || !std::isfinite(expected[i])) return INFINITY;
-        squares += expected[i] * expected[i];
-        largest = std::fmax(largest, std::fabs(values[i] - expected[i]));
-    }
-    return largest == 0.0 ? 0.0 : largest / std::sqrt(squares / static_cast<double>(expected.size()));
-}
 
 struct Candidate {
     std::string name;

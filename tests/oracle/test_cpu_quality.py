@@ -65,6 +65,15 @@ def test_keys_and_values_in_int8_cost_little_more(truth: Prose) -> None:
     assert predicted.perplexity_ratio(truth) == pytest.approx(1.0, abs=0.005)
 
 
+def test_keys_and_values_in_fp8_cost_more_than_in_int8_and_still_little(truth: Prose) -> None:
+    executable = load("cpu", "fp8_e4m3")
+    predicted = predict(executable, truth)
+    executable.close()
+
+    assert predicted.agreement(truth) >= 0.94
+    assert predicted.perplexity_ratio(truth) == pytest.approx(1.0, abs=0.01)
+
+
 def test_distributions_are_those_of_the_reference(cpu: Executable) -> None:
     reference, ids = load("reference"), texts()[0].token_ids
     expected, computed = (

@@ -1,17 +1,18 @@
 """Random traffic against the real scheduler and cache, on a runner that notices every wrong block."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tailrace.errors import ContextTooLong, Overloaded
+from tailrace.errors import ContextTooLong
 from tailrace.kvcache.cache import KvCacheConfig
 from tailrace.scheduler.plan import StepPlan
 from tailrace.scheduler.scheduler import SchedulerConfig
-from tailrace.types import Request
-from tests.support.simulation import EOS_ID, SimulatedEngine, make_request
+from tailrace.types import Level, PreemptionCause, Request
+from tests.support.simulated_store import Faults
+from tests.support.simulation import EOS_ID, SimulatedEngine, make_request, restless
 
 
 @st.composite
@@ -20,8 +21,6 @@ def schedulers(draw: st.DrawFn) -> SchedulerConfig:
     return SchedulerConfig(
         budget_tokens=draw(st.integers(max_running, max_running + 12)),
         max_running=max_running,
-        max_waiting=draw(st.integers(1, 12)),
-        max_waiting_tokens=draw(st.integers(1, 200)),
         max_model_tokens=draw(st.integers(2, 40)),
         eos_ids=(EOS_ID,),
         chunk_tokens=draw(st.none() | st.integers(1, 8)),
@@ -42,27 +41,58 @@ def requests(draw: st.DrawFn) -> Request:
     )
 
 
+@st.composite
+def caches(draw: st.DrawFn) -> KvCacheConfig:
+    moves_a_step = draw(st.integers(0, 6))
+    return KvCacheConfig(
+        draw(st.integers(1, 20)),
+        draw(st.integers(1, 4)),
+        ("model",),
+        draw(st.none() | st.integers(1, 24)),
+        chunk_tokens=draw(st.integers(1, 16)),
+        compaction=restless(moves_a_step) if moves_a_step else None,
+    )
+
+
+@st.composite
+def faults(draw: st.DrawFn) -> Faults:
+    percents = st.sampled_from([0, 0, 10, 50, 90])
+    return Faults(*[draw(percents) for _ in fields(Faults)])
+
+
 class SchedulerMachine(RuleBasedStateMachine):
     @initialize(
         config=schedulers(),
-        num_blocks=st.integers(1, 20),
-        block_tokens=st.integers(1, 4),
-        window_tokens=st.none() | st.integers(1, 24),
+        kv=caches(),
+        levels=st.sampled_from([(), (Level.HOST,), (Level.DISK, Level.REDIS), (Level.HOST, Level.DISK, Level.REDIS)]),
+        faults=faults(),
+        seed=st.integers(0, 1000),
+        tick_s=st.sampled_from([0.05, 1.0]),
     )
-    def start(self, config: SchedulerConfig, num_blocks: int, block_tokens: int, window_tokens: int | None) -> None:
-        kv = KvCacheConfig(num_blocks, block_tokens, ("model",), window_tokens)
-        self.engine = SimulatedEngine(config, kv, vocabulary=6)
+    def start(
+        self,
+        *,
+        config: SchedulerConfig,
+        kv: KvCacheConfig,
+        levels: tuple[Level, ...],
+        faults: Faults,
+        seed: int,
+        tick_s: float,
+    ) -> None:
+        self.engine = SimulatedEngine(config, kv, vocabulary=6, levels=levels, faults=faults, seed=seed)
+        self.engine.tick_s = tick_s
         self.planned: StepPlan | None = None
         self.num_added = 0
 
-    @rule(request=requests())
-    def add(self, request: Request) -> None:
-        request = replace(request, request_id=f"r{self.num_added}")
+    @rule(request=requests(), class_name=st.sampled_from(["gold", "silver", "bronze"]))
+    def add(self, request: Request, class_name: str) -> None:
+        name, now_s = f"r{self.num_added}", self.engine.now_s
+        request = replace(request, request_id=name, class_name=class_name, arrival_s=now_s)
         before = self.engine.scheduler.stats
         try:
             self.engine.add(request)
             self.num_added += 1
-        except (ContextTooLong, Overloaded):
+        except ContextTooLong:
             assert self.engine.scheduler.stats == before
 
     @precondition(lambda self: self.num_added)
@@ -89,6 +119,16 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.engine.step()
             self.engine.cache.check()
 
+    @precondition(lambda self: self.engine.store.levels)
+    @rule(data=st.data())
+    def lose_a_level(self, data: st.DataObject) -> None:
+        self.engine.store.clear(data.draw(st.sampled_from(self.engine.store.levels)))
+
+    @rule(fetch_s=st.sampled_from([0.0, 1.0]))
+    def change_speed(self, fetch_s: float) -> None:
+        """Whether fetching takes longer than computing, which takes no time here."""
+        self.engine.store.fetch_s = fetch_s
+
     @invariant()
     def the_cache_is_sound(self) -> None:
         self.engine.cache.check()
@@ -97,7 +137,14 @@ class SchedulerMachine(RuleBasedStateMachine):
     def bounds_hold(self) -> None:
         stats, config = self.engine.scheduler.stats, self.engine.config
         assert stats.num_running <= config.max_running
-        assert stats.num_waiting <= config.max_waiting + config.max_running  # the preempted come on top
+
+    @invariant()
+    def nobody_gives_way_more_often_than_its_class_says(self) -> None:
+        for count in self.engine.scheduler.stats.preemptions:
+            if count.cause is PreemptionCause.DEADLINE:
+                served_class = self.engine.config.classes.named(count.class_name)
+                assert served_class is not next(iter(self.engine.config.classes))
+                assert count.num_requests <= served_class.max_yields * self.num_added
 
     @invariant()
     def every_request_is_somewhere(self) -> None:
@@ -115,4 +162,4 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 TestSchedulerMachine = SchedulerMachine.TestCase
-TestSchedulerMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestSchedulerMachine.settings = settings(max_examples=100, stateful_step_count=40)

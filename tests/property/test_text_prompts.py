@@ -24,7 +24,7 @@ CHAT = ChatTemplate(
 
 
 @pytest.mark.parametrize("pre", BYTE_LEVEL)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(TEXT)
 @example(" " * 300 + "😀")
 def test_byte_level_text_survives_without_any_markup(pre: str, text: str) -> None:
@@ -35,7 +35,7 @@ def test_byte_level_text_survives_without_any_markup(pre: str, text: str) -> Non
 
 
 @pytest.mark.parametrize("add_space_prefix", [True, False])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(TEXT)
 def test_sentencepiece_text_survives_without_any_markup(add_space_prefix: bool, text: str) -> None:
     tokenizer = sentencepiece_tokenizer(add_space_prefix=add_space_prefix)
@@ -48,7 +48,7 @@ SENTENCEPIECE = {prefix: sentencepiece_tokenizer(add_space_prefix=prefix) for pr
 COMPOSING = byte_level_tokenizer("qwen2")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from([*BYTE_LEVEL.values(), *SENTENCEPIECE.values(), COMPOSING]),
     st.lists(TEXT | st.sampled_from(["<|endoftext|>", "\u212b\u0327", "\u1fef", "e\u0301"]), max_size=6).map("".join),
@@ -60,7 +60,7 @@ def test_a_text_has_at_least_the_tokens_that_are_said_without_encoding_it(
     assert tokenizer.least_tokens(text) <= len(tokenizer.encode(text, allow_control=allow_control))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(TEXT, min_size=1, max_size=4))
 def test_markup_in_a_chat_is_the_template_s_and_text_is_the_people_s(contents: list[str]) -> None:
     tokenizer = BYTE_LEVEL["smollm"]
@@ -75,7 +75,7 @@ def test_markup_in_a_chat_is_the_template_s_and_text_is_the_people_s(contents: l
     assert tokenizer.decode(ids, skip_special_tokens=False) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(TEXT, TEXT, st.sampled_from(["<", "im", "</think>", "|>", " "]))
 def test_guarded_text_behaves_like_the_text_it_guards(text: str, other: str, part: str) -> None:
     guard = BYTE_LEVEL["smollm"].new_guard()

@@ -135,7 +135,7 @@ def streamed(case: Case, sizes: Sequence[int]) -> tuple[Answer, int]:
 SIZES = st.lists(st.integers(1, 4), max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases(), SIZES)
 def test_a_stream_put_together_is_the_whole_answer(case: Case, sizes: list[int]) -> None:
     whole, num_tokens = streamed(case, [])
@@ -143,7 +143,7 @@ def test_a_stream_put_together_is_the_whole_answer(case: Case, sizes: list[int])
     assert streamed(case, [1] * len(case.token_ids)) == (whole, num_tokens)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases())
 def test_the_whole_answer_is_the_decoded_text_up_to_a_stop_string(case: Case) -> None:
     answer, num_tokens = streamed(case, [])
@@ -164,7 +164,7 @@ def place_in_text(raw: bytes, cut: int) -> int:
     return len(before) - (before + behind != raw.decode("utf-8", "replace"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases())
 def test_every_token_tells_its_place_in_the_text(case: Case) -> None:
     logprobs = streamed(case, [1] * len(case.token_ids))[0].logprobs[: len(case.text_ids)]
@@ -176,7 +176,7 @@ def test_every_token_tells_its_place_in_the_text(case: Case) -> None:
             assert entry.offset == place_in_text(raw, len(b"".join(parts[:place])))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_nothing_is_held_that_could_not_become_a_stop_string(data: st.DataObject) -> None:
     text = data.draw(st.text("ab<", max_size=30))
@@ -194,7 +194,7 @@ def test_nothing_is_held_that_could_not_become_a_stop_string(data: st.DataObject
     assert (given_out + matcher.finish(), matcher.matched) == stopped_text(text, stops, include_stop=False)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_detokenizing_one_by_one_gives_the_decoded_text(data: st.DataObject) -> None:
     tokenizer = data.draw(st.sampled_from(TOKENIZERS))
@@ -208,7 +208,7 @@ def test_detokenizing_one_by_one_gives_the_decoded_text(data: st.DataObject) -> 
 MODEL = ModelCard("tiny", (), created_s=0, max_model_tokens=1000, vocab_size=300)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(cases(), SIZES), min_size=1, max_size=3))
 def test_choices_that_stream_together_are_each_their_whole_answer(choices: list[tuple[Case, list[int]]]) -> None:
     first = choices[0][0]

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["ServerProcess", "free_port", "serving"]
 
@@ -38,6 +39,20 @@ class ServerProcess:
         assert lines, f"no metric {name} in:\n{text}"
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
+    def wait_for_metric(self, name: str, least: float) -> None:
+        """Until the metric has reached a value."""
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while (value := self.metric(name)) < least:
+            assert time.monotonic() < deadline_s, f"{name} is {value} and did not reach {least}"
+            time.sleep(0.02)
+
+    def wait_for_less(self, name: str, value: float) -> None:
+        """Until the metric has fallen below a value."""
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while (now := self.metric(name)) >= value:
+            assert time.monotonic() < deadline_s, f"{name} is {now} and did not fall below {value}"
+            time.sleep(0.02)
+
     def wait_until(self, path: str, status: int) -> None:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline_s:
@@ -51,6 +66,36 @@ class ServerProcess:
             time.sleep(0.02)
         raise AssertionError(f"{path} did not answer {status} within {START_TIMEOUT_S} s")
 
+    def pid_of(self, title: str) -> int:
+        """The process of this server that calls itself so, such as `engine` or `api 0`."""
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+                if _title(pid) == f"tailrace: {title}":
+                    return int(pid)
+            time.sleep(0.01)
+        raise AssertionError(f"there is no process {title}")
+
+    def kill(self, title: str, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send one of its processes a signal, at once; the pid it had."""
+        pid = self.pid_of(title)
+        os.kill(pid, number)
+        return pid
+
+    def send_to_all(self, number: signal.Signals) -> None:
+        """Send all of its processes a signal."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in (self.process.pid, *map(int, children)):
+            os.kill(pid, number)
+
+    def wait_for_another(self, title: str, pid: int) -> int:
+        """Until somebody else has taken the place of a process that is dead."""
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while (other := self.pid_of(title)) == pid:
+            assert time.monotonic() < deadline_s, f"{title} was not started again"
+            time.sleep(0.01)
+        return other
+
     def output(self) -> str:
         """What the ended process wrote."""
         return self.process.communicate(timeout=10)[0]
@@ -61,6 +106,13 @@ class ServerProcess:
         return self.process.wait(timeout=30)
 
 
+def _title(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+    except OSError:
+        return ""
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -69,10 +121,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[ServerProcess]:
-    """`tailrace serve ARGUMENTS` on a free port, ready to answer."""
+def serving(*arguments: str, program: str = "tailrace.cli") -> Iterator[ServerProcess]:
+    """`tailrace serve ARGUMENTS` on a free port, ready to answer.
+
+    It keeps nothing in shared memory, where tests would find what others left, unless `--kv-host` says so.
+    """
     port = free_port()
-    command = [sys.executable, "-m", "tailrace.cli", "serve", "--port", str(port), *arguments]
+    isolated = () if "--kv-host" in arguments else ("--kv-host", "0")
+    command = [sys.executable, "-m", program, "serve", "--port", str(port), *isolated, *arguments]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -5,79 +5,25 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from typing import cast
 
 import openai
 import pytest
-import uvloop
 
 from tailrace.errors import SetupError
-from tailrace.frontends.http.app import create_app
-from tailrace.frontends.http.config import HttpConfig
-from tailrace.frontends.http.serve import bind, serve
-from tailrace.service.api import TextLogprob
-from tailrace.telemetry.prometheus import Metrics
+from tailrace.frontends.http.config import Patience
+from tailrace.frontends.http.serve import bind
+from tailrace.service.api import TextLogprob, TextPrompt
 from tailrace.types import FinishReason
+from tests.server.in_thread import TIMEOUT_S, Server, serving
 from tests.support.scripted_service import MODEL, ScriptedService, finish, token
 
 LOGPROBS = (TextLogprob(5, "Hi", b"Hi", -0.5, (TextLogprob(6, "Ho", b"Ho", -1.5),)),)
-TIMEOUT_S = 20
-
-
-@dataclass
-class Server:
-    """A server in a thread of its own. Gates of a script belong to its loop: set them with `call`."""
-
-    service: ScriptedService
-    listener: socket.socket = field(default_factory=lambda: bind("127.0.0.1", 0))
-    is_ready: threading.Event = field(default_factory=threading.Event)
-    is_stopping: threading.Event = field(default_factory=threading.Event)
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    grace_s: int = 3600
-
-    def __post_init__(self) -> None:
-        self.port = self.listener.getsockname()[1]
-
-    def run(self) -> None:
-        uvloop.run(self._run())
-
-    async def _run(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        app = create_app(self.service, Metrics(model_name="tiny", version="0"), HttpConfig())
-        await serve(
-            app,
-            self.listener,
-            on_ready=self.is_ready.set,
-            on_stop=self._drain,
-            stop=self.stop,
-            grace_s=self.grace_s,
-        )
-
-    def _drain(self) -> None:
-        self.service.is_ready = False
-        self.is_stopping.set()
-
-    def call(self, function: Callable[[], object]) -> None:
-        self._loop.call_soon_threadsafe(function)
-
-
-@contextlib.contextmanager
-def serving(service: ScriptedService, *, grace_s: int = 3600) -> Iterator[Server]:
-    server = Server(service, grace_s=grace_s)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    assert server.is_ready.wait(TIMEOUT_S)
-    try:
-        yield server
-    finally:
-        with contextlib.suppress(RuntimeError):  # its loop may have ended by itself
-            server.call(server.stop.set)
-        thread.join(TIMEOUT_S)
-        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -94,6 +40,15 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
 
 def connect(server: Server) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S)
+
+
+def connect_slowly(server: Server) -> socket.socket:
+    """A connection whose client's side takes up few bytes that nobody reads."""
+    connection = socket.socket()
+    connection.settimeout(TIMEOUT_S)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", server.port))
+    return connection
 
 
 def status_of(server: Server, method: str, path: str, body: str | None = None) -> int:
@@ -190,6 +145,49 @@ def test_a_closed_connection_ends_the_work(server: Server, is_streamed: bool) ->
         if is_streamed:
             assert connection.recv(1000).startswith(b"HTTP/1.1 200")
     assert server.service.closings.acquire(timeout=TIMEOUT_S)
+
+
+def test_a_client_that_reads_nothing_is_cut_off_and_nobody_else() -> None:
+    """It is not sent what fills its connection, which is bounded, and its work ends."""
+    endless = [token("x" * 100)] * 20_000
+    scripts = {"endless": endless, "short": [token("a"), finish()]}
+    service = ScriptedService(script_of=lambda generation: scripts[cast("TextPrompt", generation.prompt).text])
+    with serving(service, patience=Patience(stall_s=0.2)) as server, connect_slowly(server) as stalled:
+        stalled.sendall(completion_request(prompt="endless", stream=True))
+        assert service.closings.acquire(timeout=TIMEOUT_S)
+        assert service.streams[0].num_read * 100 < 500_000
+        with connect(server) as reader:
+            reader.sendall(completion_request(prompt="short", stream=True))
+            answer = b""
+            while not answer.endswith(b"0\r\n\r\n"):
+                answer += reader.recv(10_000)
+        with pytest.raises(ConnectionResetError):
+            read_all(stalled)
+    exposition = server.metrics.render("")[0].decode()
+    counts = re.findall(r'tailrace_http_client_disconnects_total{phase="(\w+)"} ([1-9])', exposition)
+    assert counts == [("stalled", "1")]
+
+
+def test_a_client_that_reads_slowly_gets_all_of_its_answer() -> None:
+    texts = [f"{i:0500}" for i in range(2000)]
+    with serving(ScriptedService([*map(token, texts), finish()])) as server, connect_slowly(server) as connection:
+        connection.sendall(completion_request(stream=True))
+        answer = b""
+        while not answer.endswith(b"0\r\n\r\n"):
+            answer += connection.recv(5_000)
+    frames = [line for line in answer.decode().splitlines() if line.startswith("data: {")]
+    assert "".join(json.loads(frame[6:])["choices"][0]["text"] for frame in frames) == "".join(texts)
+
+
+def test_a_silent_stream_says_on_the_wire_that_it_lives() -> None:
+    service = ScriptedService([asyncio.Event()])
+    with serving(service, patience=Patience(keep_alive_s=0.01)) as server, connect(server) as connection:
+        connection.sendall(completion_request(stream=True))
+        answer = b""
+        while answer.count(b": keep-alive\n\n") < 3:
+            answer += connection.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 200")
+    assert service.closings.acquire(timeout=TIMEOUT_S)
 
 
 def test_one_connection_serves_one_request_after_another(server: Server) -> None:

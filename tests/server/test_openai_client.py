@@ -64,6 +64,42 @@ def test_a_repeated_prompt_comes_from_the_cache(client: openai.OpenAI) -> None:
     assert details.cached_tokens >= answer.usage.prompt_tokens - 16
 
 
+def test_what_is_invalidated_is_computed_again(client: openai.OpenAI, admin: openai.OpenAI) -> None:
+    prompt = "What the operator wants forgotten, and forgotten at once. " * 8
+
+    def num_cached() -> int | None:
+        answer = client.completions.create(model=MODEL, prompt=prompt, temperature=0, max_tokens=2)
+        assert answer.usage is not None
+        assert answer.usage.prompt_tokens_details is not None
+        return answer.usage.prompt_tokens_details.cached_tokens
+
+    num_cached()
+    num_found = num_cached()
+    explanation = admin.get("/cache/explain", cast_to=object, options={"params": {"prompt": prompt}})
+    done = admin.post("/cache/invalidate", cast_to=object, body={"prefix": {"prompt": prompt}})
+
+    assert isinstance(explanation, dict)
+    assert explanation["cached_tokens"] == num_found
+    assert num_found
+    assert isinstance(done, dict)
+    assert done["dropped_blocks"]["engine"] >= num_found // 16
+    assert num_cached() == 0
+    assert num_cached() == num_found
+
+
+def test_memory_that_nobody_needs_goes_back_to_the_system(
+    server: ServerProcess, client: openai.OpenAI, admin: openai.OpenAI
+) -> None:
+    prompt = "A long prompt of a tenant who then leaves for good, never to be seen again. " * 60
+    salted = {"cache_salt": "gone"}
+    client.completions.create(model=MODEL, prompt=prompt, max_tokens=1, extra_body=salted)
+    resident, chunks = server.metric("tailrace_kv_resident_bytes"), server.metric("tailrace_kv_chunks_committed")
+    admin.post("/cache/invalidate", cast_to=object, body={"tenant": salted})
+
+    server.wait_for_less("tailrace_kv_chunks_committed", chunks)
+    server.wait_for_less("tailrace_kv_resident_bytes", resident)
+
+
 def test_choices_differ_and_each_is_what_its_stream_says(client: openai.OpenAI) -> None:
     options = {"model": MODEL, "prompt": "Once upon a time", "n": 3, "temperature": 1.0, "seed": 5, "max_tokens": 16}
     plain = client.completions.create(**options)  # type: ignore[call-overload]

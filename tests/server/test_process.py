@@ -8,17 +8,18 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tailrace.weights.default_model import default_model_path
-from tests.server.process import free_port, serving
+from tests.server.process import ServerProcess, free_port, serving
 
 
 def run_serve(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A serve command that is expected to end by itself."""
-    command = [sys.executable, "-m", "tailrace.cli", "serve", *arguments]
+    command = [sys.executable, "-m", "tailrace.cli", "serve", "--kv-host", "0", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -74,6 +75,46 @@ def test_a_stopping_server_finishes_the_stream_it_began(number: signal.Signals) 
     assert server.process.returncode == 0
 
 
+def ask(url: str, **fields: object) -> urllib.request.Request:
+    body = {"prompt": "Go on:", "ignore_eos": True, **fields}
+    return urllib.request.Request(
+        url + "/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+
+
+def refusal_of(request: urllib.request.Request) -> tuple[int, str | None, str]:
+    """Status, time to come back, and code of an answer that is an error."""
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    with refused.value as reply:
+        return reply.code, reply.headers["retry-after"], json.load(reply)["error"]["code"]
+
+
+def test_what_outlasts_a_drain_is_told_so_and_so_is_who_comes_meanwhile() -> None:
+    """One stream runs and goes on for long, one request is queued behind it."""
+    options = ("--max-model-tokens", "8192", "--kv-memory", "256MiB", "--max-running", "1", "--drain-timeout", "5")
+    with serving(*options) as server, ThreadPoolExecutor() as clients:
+        with urllib.request.urlopen(ask(server.url, max_tokens=8000, stream=True), timeout=60) as stream:
+            first = stream.readline()
+            queued = clients.submit(refusal_of, ask(server.url, max_tokens=8000))
+            server.wait_for_metric("tailrace_requests_waiting", 1)
+            server.process.send_signal(signal.SIGTERM)
+            server.wait_until("/ready", 503)
+            late = refusal_of(ask(server.url, max_tokens=1))
+            rest = stream.read().decode()
+        server.process.wait(timeout=30)
+
+    assert first.startswith(b"data: ")
+    *_, last = rest.strip().split("\n\n")
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "unavailable"
+    assert queued.result() == (503, "1", "unavailable")
+    status, retry_after, code = late
+    assert (status, code) == (503, "unavailable")
+    assert retry_after is not None
+    assert 1 <= int(retry_after) <= 5
+    assert server.process.returncode == 0
+
+
 def test_the_served_name_is_what_clients_ask_for() -> None:
     with serving("--name", "mill", "--max-model-tokens", "512", "--kv-memory", "64MiB") as server:
         _, models = server.get("/v1/models")
@@ -98,3 +139,21 @@ def test_a_server_with_little_kv_memory_tells_its_true_bound_everywhere() -> Non
     assert {model["max_model_len"] for model in json.loads(models)["data"]} == {128}
     assert "the server's KV memory (see --kv-memory) of 128 tokens" in said
     assert announced.startswith("KV memory holds 128 tokens at once")
+
+
+def test_the_collector_visits_everything_before_the_first_answer_and_not_again() -> None:
+    body = json.dumps({"prompt": "Go on:", "max_tokens": 200, "ignore_eos": True}).encode()
+    with serving("--max-model-tokens", "512", "--kv-memory", "64MiB") as server:
+        before = _num_full_collections(server)
+        request = urllib.request.Request(server.url + "/v1/completions", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            reply.read()
+        after = _num_full_collections(server)
+
+    assert 1 <= before == after
+
+
+def _num_full_collections(server: ServerProcess) -> float:
+    _, text = server.get("/metrics")
+    (line,) = [line for line in text.splitlines() if line.startswith('tailrace_gc_pause_seconds_count{generation="2"}')]
+    return float(line.rsplit(" ", 1)[1])

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Scope
 
-__all__ = ["Answer", "Conversation", "ask", "post", "sse_data", "talk"]
+__all__ = ["Answer", "Conversation", "ask", "named_events", "post", "sse_data", "talk"]
 
 
 @dataclass
@@ -39,11 +39,28 @@ def sse_data(body: bytes) -> list[str]:
     return [frame.removeprefix("data: ") for frame in frames]
 
 
+def named_events(body: bytes) -> list[tuple[str, Any]]:
+    """The name and the JSON of each event of a stream whose events have names."""
+    frames = body.decode().split("\n\n")
+    assert frames.pop() == ""
+    return [_named_event(frame) for frame in frames]
+
+
+def _named_event(frame: str) -> tuple[str, Any]:
+    name, data = frame.split("\n")
+    assert name.startswith("event: ")
+    assert data.startswith("data: ")
+    event = json.loads(data.removeprefix("data: "))
+    assert event["type"] == name.removeprefix("event: ")
+    return event["type"], event
+
+
 class Conversation:
     """One request in flight. `read` waits for the next piece of the answer; `leave` closes the client's side."""
 
     def __init__(self, app: ASGIApp, scope: Scope, body: bytes, *, is_body_whole: bool = True) -> None:
         self.answer = Answer()
+        self.scope = scope
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self.can_write = asyncio.Event()  # cleared: the client does not read
@@ -92,10 +109,10 @@ def talk(
     scope: Scope = {
         "type": "http",
         "method": method,
-        "path": path,
-        "raw_path": path.encode(),
+        "path": path.partition("?")[0],
+        "raw_path": path.partition("?")[0].encode(),
         "root_path": "",
-        "query_string": b"",
+        "query_string": path.partition("?")[2].encode(),
         "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
     }
     return Conversation(app, scope, body, is_body_whole=is_body_whole)

@@ -1,12 +1,23 @@
 """Small vocabularies of both spellings, and an engine that says what a test has written for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tailrace.errors import TailraceError
+from tailrace.engine.stream import EventStream
 from tailrace.service.tokenizer import Tokenizer
-from tailrace.types import FinishReason, Request, TokenEvent
+from tailrace.types import (
+    Explanation,
+    FinishReason,
+    Invalidated,
+    Level,
+    MissReason,
+    PrefixReport,
+    Request,
+    Target,
+    TokenEvent,
+)
 from tailrace.weights.checkpoint import GgufVocabulary
 
 __all__ = [
@@ -72,7 +83,7 @@ def events_of(
         TokenEvent(
             request_id,
             token_id,
-            num_cached_tokens=3,
+            prefix=PrefixReport(((Level.ENGINE, 3),), MissReason.NEVER_SEEN),
             finish_reason=finish_reason if place == len(token_ids) - 1 else None,
             logprob=-float(place) if with_logprobs else None,
         )
@@ -91,12 +102,12 @@ def chunked(events: Sequence[TokenEvent], sizes: Iterable[int]) -> Iterator[tupl
         yield rest
 
 
-Script = Callable[[Request], Sequence[tuple[TokenEvent, ...] | TailraceError]]
+Script = Callable[[Request], Sequence[tuple[TokenEvent, ...]]]
 
 
 @dataclass
 class ScriptedEngine:
-    """An EngineClient that plays a script for each request: batches of events, or an error to raise.
+    """An EngineClient that plays a script for each request: batches of events, one for each round of the loop.
 
     With `refuse_after` set, so many requests are accepted and the next is met with `refusal`.
     """
@@ -107,25 +118,32 @@ class ScriptedEngine:
     refusal: Exception | None = None
     submitted: list[Request] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
+    explained: list[tuple[tuple[int, ...], str]] = field(default_factory=list)  # prompt and salt
+    invalidated: list[Target] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)  # aborted because their text was complete
 
-    def submit(self, request: Request) -> "_ScriptedStream":
+    def submit(self, request: Request) -> EventStream:
         if self.refusal is not None and len(self.submitted) == self.refuse_after:
             raise self.refusal
         self.submitted.append(request)
-        return _ScriptedStream(self.script(request))
+        stream = EventStream()
+        asyncio.get_running_loop().call_soon(_play, stream, deque(self.script(request)))
+        return stream
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
         (self.stopped if reason is FinishReason.STOP else self.aborted).append(request_id)
 
+    async def explain(self, prompt_ids: Sequence[int], cache_salt: str) -> Explanation:
+        self.explained.append((tuple(prompt_ids), cache_salt))
+        return Explanation(1, len(prompt_ids), PrefixReport((), MissReason.NEVER_SEEN), 16, (), b"")
 
-class _ScriptedStream:
-    def __init__(self, batches: Sequence[tuple[TokenEvent, ...] | TailraceError]) -> None:
-        self._batches = batches
+    async def invalidate(self, target: Target) -> Invalidated:
+        self.invalidated.append(target)
+        return Invalidated(1, 1, ((Level.ENGINE, 2),), version=1, block_tokens=16, took_s=0.001)
 
-    async def __aiter__(self) -> AsyncIterator[tuple[TokenEvent, ...]]:
-        for batch in self._batches:
-            await asyncio.sleep(0)
-            if isinstance(batch, TailraceError):
-                raise batch
-            yield batch
+
+def _play(stream: EventStream, batches: deque[tuple[TokenEvent, ...]]) -> None:
+    for event in batches.popleft():
+        stream.push(event)
+    if batches:
+        asyncio.get_running_loop().call_soon(_play, stream, batches)

@@ -31,6 +31,18 @@ bench = App(
     "How each figure comes about:\n" + "\n".join(f"  {name:<13} {formula}" for name, formula in FORMULAS.items()),
 )
 bench.command("tailrace.commands.synth:synth", name="synth", help="Measure a model that is not here, by its shape.")
+bench.command(
+    "tailrace.commands.bench_cache:cache", name="cache", help="Compare eviction policies of the cache on a trace."
+)
+bench.command(
+    "tailrace.commands.bench_simulate:simulate", name="simulate", help="Run a workload through the scheduler, no model."
+)
+bench.command(
+    "tailrace.commands.bench_matrix:matrix", name="matrix", help="Compare scheduling policies on the same arrivals."
+)
+bench.command(
+    "tailrace.commands.bench_controller:controller", name="controller", help="See how feedback answers a sudden change."
+)
 
 
 @bench.default

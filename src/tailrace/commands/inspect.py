@@ -66,7 +66,9 @@ def run(
         data = report.to_dict() | {"tokenizer_refusal": refusal}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
     else:
-        Console(highlight=False, markup=False).print(Group(_overview(report, refusal), "", _tensors(report)))
+        Console(highlight=False, markup=False).print(
+            Group(_overview(report, refusal), "", _kv_costs(report), "", _tensors(report))
+        )
 
 
 def _tokenizer_refusal(checkpoint: Checkpoint) -> str | None:
@@ -149,6 +151,16 @@ def _experts(report: ModelReport, mixture: MixtureConfig) -> str:
         f"{routing.num_experts} in {each}{_layers(report.num_mixture_layers)}, {mixture.expert_size} wide: "
         f"{routing.top_k} used{groups}, {mixture.num_shared} shared"
     )
+
+
+def _kv_costs(report: ModelReport) -> Table:
+    table = Table("--kv-cache-dtype", "bytes per token", "perplexity", box=None, padding=(0, 2, 0, 0))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for cost in report.kv_costs:
+        change = "not measured" if cost.perplexity_change is None else f"{cost.perplexity_change:+.2%}"
+        table.add_row(cost.kv_cache_dtype, f"{cost.bytes_per_token:,}", change)
+    return table
 
 
 def _tensors(report: ModelReport) -> Table:

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-__all__ = ["ByteCount", "format_bytes", "parse_bytes"]
+__all__ = ["ByteCount", "ByteCountOrAuto", "format_bytes", "parse_bytes"]
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -41,3 +41,17 @@ def _convert(_type: Any, tokens: Sequence[Token]) -> int:
 
 ByteCount = Annotated[int, Parameter(converter=_convert)]
 """A parameter that takes an amount of memory, such as 512MiB."""
+
+
+def _convert_or_auto(_type: Any, tokens: Sequence[Token]) -> int | str:
+    match tokens[0].value.strip():
+        case "auto":
+            return "auto"
+        case "0":
+            return 0
+        case text:
+            return parse_bytes(text)
+
+
+ByteCountOrAuto = Annotated[int | Literal["auto"], Parameter(converter=_convert_or_auto)]
+"""As `ByteCount`, or 0, or the word auto."""

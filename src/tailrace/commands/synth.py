@@ -13,7 +13,7 @@ from rich.table import Table
 from tailrace.commands.figures import JsonTarget, show_figures
 from tailrace.commands.loading import LoadingBar
 from tailrace.commands.quantity import format_bytes
-from tailrace.config import EngineConfig
+from tailrace.config import EngineConfig, KvCacheDtype
 from tailrace.measure.report import DecodeReport, ShapeReport
 from tailrace.measure.shape import Shape, measure_shape
 from tailrace.measure.streams import Workload
@@ -45,7 +45,7 @@ def run(
     output_tokens: PositiveInt = 64,
     rounds: PositiveInt = 3,
     threads: PositiveInt | None = None,
-    kv_format: Literal["bf16", "int8", "f32"] | None = None,
+    kv_cache_dtype: KvCacheDtype | None = None,
     backend: Literal["auto", "cpu", "reference"] = "auto",
     seed: NonNegativeInt = 0,
     json: JsonTarget = None,
@@ -69,7 +69,7 @@ def run(
         How often streams are measured, each time beside the rate at which memory is read just then.
     threads
         Threads that compute [one for each CPU].
-    kv_format
+    kv_cache_dtype
         How keys and values are kept [bf16].
     backend
         What computes.
@@ -87,7 +87,7 @@ def run(
     report = measure_shape(
         Shape(shape, quantize, seed),
         Workload(streams, prompt_tokens, output_tokens, rounds),
-        EngineConfig(backend=backend, num_threads=threads, kv_format=kv_format),
+        EngineConfig(backend=backend, num_threads=threads, kv_cache_dtype=kv_cache_dtype),
         progress=LoadingBar(),
         say=_say,
     )

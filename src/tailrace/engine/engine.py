@@ -1,22 +1,31 @@
-"""The step loop: drain the inbox, plan, run, commit, publish. The only place where the two columns meet."""
+"""The step loop: drain the inbox, answer, plan, run, commit, publish. The only place where the two columns meet."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tailrace.engine.intake import Intake
-from tailrace.errors import RequestError
-from tailrace.records import LoadRecord, RecordSink, StepRecord
+from tailrace.classes import ServiceClasses
+from tailrace.engine.control import CacheControl
+from tailrace.engine.intake import Intake, IntakeMessages
+from tailrace.engine.recorder import Recorder
+from tailrace.engine.watch import StepWatch, Unwatched
+from tailrace.errors import Overloaded, RequestError
+from tailrace.records import KvRecord, RecordSink
 from tailrace.scheduler.plan import StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler
-from tailrace.types import FinishReason, TokenEvent
+from tailrace.types import CacheAnswer, FinishReason, Refusal, Request, TokenEvent
 
-__all__ = ["Engine", "PlanRunner", "Publish"]
+__all__ = ["Engine", "PlanRunner", "Publish", "Reply"]
 
 logger = logging.getLogger(__name__)
 
+_LOOK_SHARE = 0.05  # of a step, what a look into the intake may take while streams wait for the next
+_IDLE_LOOK_S = 0.05
+
 Publish = Callable[[Sequence[TokenEvent]], None]
+Reply = Callable[[CacheAnswer], None]
 
 
 class PlanRunner(Protocol):
@@ -33,114 +42,177 @@ class Engine:
         intake: Intake,
         *,
         publish: Publish,
+        reply: Reply,
         emit: RecordSink,
+        watch: StepWatch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._intake = intake
+        self._control = CacheControl(scheduler.cache, scheduler.below, reply, clock)
         self._publish = publish
         self._emit = emit
+        self._watch = watch or Unwatched()
         self._clock = clock
-        self._live: set[str] = set()
+        self._look_s = _IDLE_LOOK_S
+        self._recorder = Recorder(scheduler, clock)
+        # Held from before the first hears of something until all records of it are out: who takes it sees both or none.
+        self.telling = threading.Lock()
+
+    @property
+    def classes(self) -> ServiceClasses:
+        """The service classes, with the targets that they have now. May be asked from any thread."""
+        return self._scheduler.classes
 
     def run_forever(self) -> None:
-        """Step until the intake is closed. A failing step ends the loop, and every live request with an error."""
+        """Step until the intake is closed. A failing step ends the loop, and every live request with an error.
+
+        The levels below are closed with it.
+        """
         try:
-            while self.drain_intake():
-                if not self.step():
-                    self._intake.wait()
+            self._step_on()
         except Exception:
             logger.exception("the step loop failed")
             self._fail_all("the engine failed; see the server's log")
         else:
             self._fail_all("the engine was stopped")
+        finally:
+            self._scheduler.store.close()
+
+    def run(self) -> None:
+        """As `run_forever`, but what fails is raised, and no request hears of it: somebody else hands them back."""
+        try:
+            self._step_on()
+        finally:
+            self._scheduler.store.close()
+
+    def _step_on(self) -> None:
+        while self.drain_intake():
+            self._watch.came_round(self._clock())
+            if not self.step():
+                self.tidy()
+                self._rest()
 
     def step(self) -> bool:
         """One step; False when there was nothing to do."""
         started_s = self._clock()
         plan = self._scheduler.plan(started_s)
         if plan is None:
+            self._look_s = _IDLE_LOOK_S
             return False
         planned_s = self._clock()
+        if plan.entered or plan.left or plan.moves or plan.committed or plan.released:
+            self._recorder.pool_changed()
         for entry in plan.entered:
-            self._intake.left_queue(entry.request_id, planned_s)
+            self._intake.started(entry.request_id, planned_s)
+        self._watch.step_began(plan, planned_s, self._scheduler.predicted_s)
         result = self._runner.run(plan)
+        self._watch.step_ended()
         computed_s = self._clock()
-        self._deliver(self._scheduler.commit(result, computed_s))
-        self._emit(self._record(plan, started_s, planned_s, computed_s))
-        for record in self._scheduler.drain_records():
-            self._emit(record)
+        self._look_s = _LOOK_SHARE * (computed_s - started_s)
+        with self.telling:
+            self._deliver(self._scheduler.commit(result, computed_s))
+            self._emit(self._recorder.step(plan, started_s, planned_s, computed_s))
+            self._tell()
         return True
 
+    def tidy(self) -> None:
+        """What the KV pool wants done while there is no step."""
+        before = self._recorder.load()
+        plan = self._scheduler.tidy(self._clock())
+        if plan is not None:
+            self._runner.run(plan)
+        if (load := self._recorder.load()) != before:
+            self._emit(load)
+        self._tell()
+
     def drain_intake(self) -> bool:
-        """Take in new requests and aborts; False once the intake is closed."""
-        messages = self._intake.take()
-        refused = []
+        """Give up who waits too long, take in new requests and aborts, and answer questions; False once all is over.
+
+        While more comes than can be taken in between two steps, the rest waits for the next.
+        """
+        due_s = self._scheduler.expiry_due_s
+        if due_s is not None and due_s <= (now_s := self._clock()):
+            with self.telling:
+                self._deliver(self._scheduler.expire(now_s))
+                self._tell()
+        return not self._intake.has_news or self._take_in()
+
+    def _take_in(self) -> bool:
+        started_s = self._clock()
+        while True:
+            messages = self._intake.take_some()
+            with self.telling:
+                self._act_on(messages)
+            if not messages.is_partial or self._clock() - started_s >= self._look_s:
+                return not messages.is_closed
+
+    def _act_on(self, messages: IntakeMessages) -> None:
+        events: list[TokenEvent] = []
+        self._watch.taking_in(messages.requests)
         for request in messages.requests:
             try:
                 self._scheduler.add(request)
-                self._live.add(request.request_id)
             except RequestError as error:
-                refused.append(TokenEvent(request.request_id, None, finish_reason=FinishReason.ERROR, error=str(error)))
-        aborted = [self._scheduler.abort(request_id, reason) for request_id, reason in messages.aborts]
-        self._deliver([*refused, *(event for event in aborted if event is not None)])
-        for record in self._scheduler.drain_records():
-            self._emit(record)
-        if messages.aborts:
-            self._emit(self._load())
-        return not messages.is_closed
+                events.append(_refused(request, error))
+        for request_id, reason in messages.aborts:
+            if (aborted := self._scheduler.abort(request_id, reason)) is not None:
+                events.append(aborted)
+        for request, reason in messages.withdrawn:
+            events.append(TokenEvent(request.request_id, None, finish_reason=reason))
+            self._emit(self._recorder.withdrawn(request, reason))
+        self._deliver(events)
+        for request_id, is_paused in messages.pauses:
+            if is_paused:
+                self._scheduler.pause(request_id)
+            else:
+                self._scheduler.proceed(request_id, self._clock())
+        for query in messages.queries:
+            self._control.answer(query)
+        self._tell()
+        if messages.aborts or messages.queries:
+            self._emit(self._recorder.load())
+
+    def _rest(self) -> None:
+        """Wait for requests, until there is something to tidy, or somebody has waited for a level for long enough."""
+        scheduler = self._scheduler
+        if scheduler.store.levels:
+            self._emit(self._recorder.load())  # without what was held only until it was saved
+        now_s = self._clock()
+        dues_s = (scheduler.tidy_due_s, scheduler.store.due_s, scheduler.expiry_due_s)
+        rests_s = [max(due_s - now_s, 0.0) for due_s in dues_s if due_s is not None]
+        if self._watch.rest_s is not None:
+            rests_s.append(self._watch.rest_s)
+        self._intake.wait(min(rests_s, default=None))
 
     def _deliver(self, events: Sequence[TokenEvent]) -> None:
         for event in events:
             if event.finish_reason is not None:
-                self._live.discard(event.request_id)
-                self._intake.left_queue(event.request_id, self._clock())
+                self._recorder.pool_changed()
+                self._intake.ended(event.request_id, self._clock())
         self._publish(events)
+
+    def _tell(self) -> None:
+        """Emit what became of requests and blocks."""
+        for record in self._scheduler.drain_records():
+            self._emit(record)
+        if facts := self._scheduler.drain_facts():
+            self._emit(KvRecord(facts))
 
     def _fail_all(self, message: str) -> None:
         self._intake.close()  # first: whoever comes from now on is refused and not forgotten
-        waiting = [request.request_id for request in self._intake.take().requests]
         self._deliver(
             [
                 TokenEvent(request_id, None, finish_reason=FinishReason.ERROR, error=message)
-                for request_id in (*self._live, *waiting)
+                for request_id in self._intake.request_ids
             ]
         )
 
-    def _load(self) -> LoadRecord:
-        stats = self._scheduler.stats
-        return LoadRecord(
-            num_running=stats.num_running,
-            num_waiting=stats.num_waiting,
-            num_blocks_used=stats.num_blocks_used,
-            num_blocks_cached=stats.num_blocks_cached,
-            num_blocks_total=stats.num_blocks_total,
-        )
 
-    def _record(self, plan: StepPlan, started_s: float, planned_s: float, computed_s: float) -> StepRecord:
-        stats = self._scheduler.stats
-        num_tokens, num_sampled, num_context_tokens = 0, 0, 0
-        for part in plan.slices:
-            num_tokens += part.num_tokens
-            num_sampled += part.is_sampled
-            num_context_tokens += part.start + part.num_tokens
-        return StepRecord(
-            step_id=plan.step_id,
-            started_s=started_s,
-            planned_s=planned_s,
-            computed_s=computed_s,
-            finished_s=self._clock(),
-            num_tokens=num_tokens,
-            num_sampled=num_sampled,
-            num_prefill_tokens=sum(
-                part.num_tokens for part in plan.slices if part.num_tokens > 1 or not part.is_sampled
-            ),
-            num_context_tokens=num_context_tokens,
-            num_running=stats.num_running,
-            num_waiting=stats.num_waiting,
-            num_preempted=stats.num_preempted_total,
-            num_blocks_used=stats.num_blocks_used,
-            num_blocks_cached=stats.num_blocks_cached,
-            num_blocks_total=stats.num_blocks_total,
-        )
+def _refused(request: Request, error: RequestError) -> TokenEvent:
+    """The end of a request that the scheduler did not take."""
+    if isinstance(error, Overloaded):
+        refusal = Refusal(error.reason, str(error), error.retry_after_s)
+        return TokenEvent(request.request_id, None, finish_reason=FinishReason.ERROR, refusal=refusal)
+    return TokenEvent(request.request_id, None, finish_reason=FinishReason.ERROR, error=str(error))

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Collection
 
-from tailrace.kvcache.block import BlockTable
+from tailrace.kvcache.block import Block, BlockTable
 from tailrace.kvcache.config import KvCacheConfig
+from tailrace.kvcache.lifecycle import BlockState
 from tailrace.kvcache.pool import BlockPool
 from tailrace.kvcache.prefix import InFlight, PrefixIndex
 
@@ -12,41 +13,76 @@ __all__ = ["audit"]
 
 
 def audit(
-    config: KvCacheConfig, pool: BlockPool, index: PrefixIndex, in_flight: InFlight, held: Collection[BlockTable]
+    config: KvCacheConfig,
+    pool: BlockPool,
+    index: PrefixIndex,
+    in_flight: InFlight,
+    held: Collection[BlockTable],
+    *,
+    pinned: Collection[Block],
+    aside: Collection[Block] = (),
 ) -> None:
     """Raise AssertionError where a block is lost, leaked or shared wrongly, or a name leads to the wrong place."""
-    _check_places(pool, held)
+    _check_places(pool, held, [*pinned, *aside])
+    _check_states(pool, held, pinned, aside)
+    pool.chunks.check()
     _check_tables(held)
     _check_windows(config, held)
     _check_index(pool, index)
     _check_in_flight(in_flight, held)
-    if config.window_tokens is None:
-        _check_eviction_order(pool, index)
 
 
-def _check_places(pool: BlockPool, held: Collection[BlockTable]) -> None:
-    """Each block is free, idle or used, and has as many users as tables hold it."""
+def _check_places(pool: BlockPool, held: Collection[BlockTable], others: Collection[Block]) -> None:
+    """Each block is free, idle or used, and has as many users as tables hold it, and a pin or who set it aside."""
     free = {block.block_id for block in pool.free_blocks()}
     idle = {block.block_id for block in pool.idle_blocks()}
-    users = Counter(block.block_id for table in held for block in table.blocks)
+    users = Counter(
+        [*(block.block_id for table in held for block in table.blocks), *(block.block_id for block in others)]
+    )
     assert not free & idle, f"blocks both free and idle: {free & idle}"
     assert len(free) == pool.num_free, "a block is free twice"
     for block in pool.blocks:
-        assert block.num_users == users[block.block_id], f"{block} is held by {users[block.block_id]} tables"
+        assert block.num_users == users[block.block_id], f"{block} is held {users[block.block_id]} times"
         places = (block.block_id in free) + (block.block_id in idle) + (block.num_users > 0)
         assert places == 1, f"{block} is in {places} places"
-        assert block.num_users <= 1 or block.name is not None, f"{block} is shared before it is sealed"
         assert block.block_id not in free or block.name is None, f"{block} is free but named"
         assert block.block_id not in idle or block.name is not None, f"{block} is idle but nameless"
 
 
+def _check_states(
+    pool: BlockPool, held: Collection[BlockTable], pinned: Collection[Block], aside: Collection[Block]
+) -> None:
+    """The state of a block is what its place, its name and its table say."""
+    expected = {
+        block.block_id: BlockState.FREE if chunk.is_committed else BlockState.RELEASED
+        for chunk in pool.chunks.chunks
+        for block in chunk.free
+    }
+    expected |= {block.block_id: BlockState.IDLE for block in pool.idle_blocks()}
+    expected |= {block.block_id: BlockState.SEALED for block in pinned}
+    expected |= {block.block_id: BlockState.RESERVED for block in aside}
+    for table in held:
+        for index, block in enumerate(table.blocks, table.first):
+            unsealed = BlockState.FILLING if index == table.num_sealed else BlockState.RESERVED
+            expected[block.block_id] = BlockState.SEALED if index < table.num_sealed else unsealed
+    for block in pool.blocks:
+        assert block.state is expected[block.block_id], f"{block} should be {expected[block.block_id]}"
+        is_evictable = block.state is BlockState.IDLE and (block.is_leaf or pool.is_windowed)
+        assert pool.is_evictable(block) == is_evictable, f"{block} may be evicted without need, or never"
+    assert Counter(block.state for block in pool.blocks) == Counter(pool.num_in_state), "blocks are counted wrongly"
+
+
 def _check_tables(held: Collection[BlockTable]) -> None:
-    """Sealed blocks of a table carry its names; the others none. No table holds a block twice."""
+    """Sealed blocks of a table carry its names, if nothing was forgotten; the others none. None is there twice."""
     for table in held:
         assert len({block.block_id for block in table.blocks}) == len(table.blocks), "a table holds a block twice"
         for index, block in enumerate(table.blocks, table.first):
             name = table.names[index] if index < table.num_sealed else None
-            assert block.name == name, f"block {index} of a table: {block} should be named {name!r}"
+            is_severed = table.severed_at is not None and index >= table.severed_at
+            assert block.name == name or (is_severed and block.name is None), (
+                f"block {index} of a table: {block} should be named {name!r}"
+            )
+            assert block.num_users <= 1 or index < table.num_sealed, f"{block} is shared before it is sealed"
 
 
 def _check_windows(config: KvCacheConfig, held: Collection[BlockTable]) -> None:
@@ -70,12 +106,3 @@ def _check_in_flight(in_flight: InFlight, held: Collection[BlockTable]) -> None:
     for name, owner in in_flight.owned():
         assert owner in held, f"{name!r} is awaited from a sequence that holds nothing"
         assert name in owner.names[owner.num_sealed :], f"{name!r} is awaited but already sealed"
-
-
-def _check_eviction_order(pool: BlockPool, index: PrefixIndex) -> None:
-    """An idle block is older than the idle block before it in its chain."""
-    age = {block.block_id: position for position, block in enumerate(pool.idle_blocks())}
-    for block in pool.idle_blocks():
-        parent = index.get(block.parent) if block.parent is not None else None
-        if parent is not None and parent.block_id in age:
-            assert age[block.block_id] < age[parent.block_id], f"{parent} would be evicted before {block}"

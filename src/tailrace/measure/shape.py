@@ -72,7 +72,7 @@ def _refuse_too_long(checkpoint: Checkpoint, workload: Workload) -> None:
 
 def _settled(program: Program, config: EngineConfig, workload: Workload) -> EngineConfig:
     """The config with room for this workload and no more."""
-    block_bytes = load_backend(config.backend, config.kv_format).kv_bytes_per_block(program, config.block_tokens)
+    block_bytes = load_backend(config.backend, config.kv_cache_dtype).kv_bytes_per_block(program, config.block_tokens)
     blocks_each = ceil(workload.max_model_tokens / config.block_tokens) + 1
     return replace(
         config,

@@ -22,6 +22,7 @@ __all__ = [
     "Executable",
     "KvFormat",
     "Limits",
+    "PackedProgram",
     "SampleOutputs",
     "SamplingInputs",
     "StepInputs",
@@ -29,7 +30,7 @@ __all__ = [
 
 MAX_TOP_LOGPROBS = 20
 
-KvFormat = Literal["bf16", "int8", "f32"]
+KvFormat = Literal["bf16", "int8", "fp8_e4m3", "f32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,14 @@ class Executable(Protocol):
     def kv_bytes_per_block(self) -> int: ...
 
     @property
+    def kv_pool(self) -> "NDArray[np.uint8]":
+        """The KV pool itself, [num_blocks, kv_bytes_per_block]: a row is a block, in the back end's own layout.
+
+        Rows may be read and written while a step runs, if it neither reads nor writes them.
+        """
+        ...
+
+    @property
     def weight_bytes(self) -> int: ...
 
     @property
@@ -131,7 +140,32 @@ class Executable(Protocol):
         """Copy the first rows of one block to another, all caches."""
         ...
 
+    @property
+    def kv_resident_bytes(self) -> int:
+        """Physical memory under the KV pool. May be read at any time."""
+        ...
+
+    def commit(self, blocks: range) -> None:
+        """Keep the memory of a run of consecutive blocks from now on, until they are released."""
+        ...
+
+    def populate(self, blocks: range) -> None:
+        """Get memory for a run of consecutive blocks now, rather than when a step first touches them."""
+        ...
+
+    def release(self, blocks: range) -> None:
+        """Give the memory of a run of consecutive blocks back; what they hold is lost. They may be used again."""
+        ...
+
     def close(self) -> None: ...
+
+
+class PackedProgram(Protocol):
+    """A program with its weights, and nothing that ends with a process: forked ones share the memory of the weights."""
+
+    def start(self) -> Executable:
+        """Take threads, buffers and a KV pool, in the process that will compute. Raises SetupError."""
+        ...
 
 
 class Backend(Protocol):
@@ -145,10 +179,19 @@ class Backend(Protocol):
         """How keys and values are kept."""
         ...
 
+    @property
+    def kv_bits(self) -> str:
+        """Names what else decides the bits of a block: the same name, the same tokens and weights, the same bits."""
+        ...
+
     def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
         """Memory of one block in all caches of the program, known before anything is loaded."""
         ...
 
+    def pack(self, program: Program, weights: "Mapping[str, PackedTensor]", limits: Limits) -> "PackedProgram":
+        """Take the weights into this back end's own layout. Starts no thread: the process may still be forked."""
+        ...
+
     def load(self, program: Program, weights: "Mapping[str, PackedTensor]", limits: Limits) -> Executable:
-        """Take the weights into this back end's own layout and plan all buffers."""
+        """Pack and start at once."""
         ...

@@ -5,6 +5,7 @@ on nothing but its request.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from tailrace.ops.program import (
     SwiGlu,
     Weight,
 )
-from tailrace.ops.reference_cache import KvCache, Rows
+from tailrace.ops.reference_cache import Rows, caches_within
 from tailrace.ops.reference_experts import experts
 from tailrace.ops.reference_latent import latent_attention, select_positions
 from tailrace.ops.reference_math import Array, attention, matmul, rms_norm, swiglu, turn
@@ -42,17 +43,34 @@ class ReferenceBackend:
 
     name = "reference"
     kv_format: KvFormat = "f32"
+    kv_bits = f"numpy {np.__version__}"  # which adds up as it likes
 
     def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
         return program.kv_values_per_token * block_tokens * np.dtype(np.float32).itemsize
 
-    def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "ReferenceExecutable":
+    def pack(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "ReferencePackedProgram":
         """Dequantise every weight the program reads.
 
         Raises CheckpointError when one is missing or has another shape than the program expects.
         """
         loaded = {name: _load_weight(weights, weight) for name, weight in program.weights.items()}
-        return ReferenceExecutable(program, loaded, limits)
+        return ReferencePackedProgram(program, loaded, limits)
+
+    def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "ReferenceExecutable":
+        """Raises what `pack` raises."""
+        return self.pack(program, weights, limits).start()
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePackedProgram:
+    """A program and its dequantised weights."""
+
+    program: Program
+    weights: Mapping[str, Array]
+    limits: Limits
+
+    def start(self) -> "ReferenceExecutable":
+        return ReferenceExecutable(self.program, dict(self.weights), self.limits)
 
 
 def _load_weight(weights: Mapping[str, PackedTensor], weight: Weight) -> Array:
@@ -71,11 +89,18 @@ class ReferenceExecutable:
         self._program = program
         self._weights = weights
         self._limits = limits
-        self._caches = [KvCache.empty(spec, limits) for spec in program.caches]
+        block_values = program.kv_values_per_token * limits.block_tokens
+        self._blocks = np.zeros((limits.num_blocks, block_values), np.float32)
+        self._caches = caches_within(self._blocks, program.caches, limits.block_tokens)
 
     @property
     def kv_bytes_per_block(self) -> int:
         return self._program.kv_values_per_token * self._limits.block_tokens * np.dtype(np.float32).itemsize
+
+    @property
+    def kv_pool(self) -> NDArray[np.uint8]:
+        """The blocks [num_blocks, kv_bytes_per_block] themselves: of each cache the keys, then the values."""
+        return self._blocks.view(np.uint8)
 
     @property
     def weight_bytes(self) -> int:
@@ -103,10 +128,26 @@ class ReferenceExecutable:
         for cache in self._caches:
             cache.copy_block(source, target, num_tokens)
 
+    @property
+    def kv_resident_bytes(self) -> int:
+        """The whole pool: an array cannot say which of its pages the system has given it."""
+        return self._blocks.nbytes
+
+    def commit(self, blocks: range) -> None:
+        """Nothing to do: numpy gives no memory back."""
+
+    def populate(self, blocks: range) -> None:
+        """Nothing to do: numpy's memory comes as it is touched."""
+
+    def release(self, blocks: range) -> None:
+        """Numpy cannot give memory back. What the blocks held is lost as it would be: nobody may read it again."""
+        self._blocks[blocks.start : blocks.stop] = np.nan
+
     def close(self) -> None:
         """Let go of the weights and the KV pool."""
         self._weights.clear()
         self._caches.clear()
+        self._blocks = self._blocks[:0]
 
 
 def _compute(op: Op, step: StepInputs, scope: Scope) -> Array:

@@ -1,15 +1,16 @@
 """The KV pool of the reference, and where the rows of a step stand in it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.ops.api import Limits, StepInputs
+from tailrace.ops.api import StepInputs
 from tailrace.ops.program import KvCacheSpec
 from tailrace.ops.reference_math import Array
 
-__all__ = ["KvCache", "Rows"]
+__all__ = ["KvCache", "Rows", "caches_within"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,24 @@ class KvCache:
     values: Pool
 
     @classmethod
-    def empty(cls, spec: KvCacheSpec, limits: Limits) -> "KvCache":
-        shape = (limits.num_blocks, limits.block_tokens, spec.num_kv_heads)
-        value_dim = spec.head_dim if spec.has_values else 0
-        keys, values = (np.zeros((*shape, dim), np.float32) for dim in (spec.head_dim, value_dim))
-        return cls(spec, Pool(keys), Pool(values))
+    def within(cls, blocks: Array, first: int, spec: KvCacheSpec, block_tokens: int) -> "KvCache":
+        """The rows of `blocks` [num_blocks, floats of a block] from `first` on: the keys, then the values."""
+        pools = []
+        for dim in (spec.head_dim, spec.head_dim if spec.has_values else 0):
+            end = first + block_tokens * spec.num_kv_heads * dim
+            pools.append(Pool(blocks[:, first:end].reshape(len(blocks), block_tokens, spec.num_kv_heads, dim)))
+            first = end
+        return cls(spec, *pools)
 
     def copy_block(self, source: int, target: int, num_tokens: int) -> None:
         for pool in (self.keys, self.values):
             pool.blocks[target, :num_tokens] = pool.blocks[source, :num_tokens]
+
+
+def caches_within(blocks: Array, specs: Sequence[KvCacheSpec], block_tokens: int) -> list[KvCache]:
+    """The caches whose rows lie one behind the other in `blocks` [num_blocks, floats of a block]."""
+    caches, first = [], 0
+    for spec in specs:
+        caches.append(KvCache.within(blocks, first, spec, block_tokens))
+        first += spec.num_values * block_tokens
+    return caches

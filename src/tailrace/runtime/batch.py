@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.ops.api import Limits, StepInputs
-from tailrace.scheduler.plan import SequenceEntry, SequenceSlice
+from tailrace.scheduler.plan import BlockMove, SequenceEntry, SequenceSlice
 
 __all__ = ["SequenceTable"]
 
@@ -48,6 +48,14 @@ class SequenceTable:
         for part in slices:
             if part.new_blocks or part.num_released:
                 self._move_blocks(self._slots[part.request_id], part)
+
+    def relocate(self, moves: Sequence[BlockMove]) -> None:
+        """Read the target of each move where its source was read. Patches the tables in place: steps keep them."""
+        sources, targets = np.array(sorted(moves), np.int32).T
+        for slot in self._slots.values():
+            row = self.block_tables[slot, : self._num_blocks[slot]]
+            nearest = np.searchsorted(sources[:-1], row)
+            np.copyto(row, targets[nearest], where=sources[nearest] == row)
 
     def slots(self, slices: Sequence[SequenceSlice]) -> NDArray[np.int32]:
         return np.array([self._slots[part.request_id] for part in slices], np.int32)

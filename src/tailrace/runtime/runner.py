@@ -1,5 +1,6 @@
 """Carries out a step plan on a device: plan -> arrays -> one back-end call -> sampled tokens. Decides nothing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ __all__ = ["Runner"]
 class Runner:
     def __init__(self, executable: Executable, limits: Limits, eos_ids: tuple[int, ...]) -> None:
         self._executable = executable
+        self._block_tokens = limits.block_tokens
+        self._step_blocks = -(-limits.max_tokens // limits.block_tokens)
         self._sequences = SequenceTable(limits)
         self._sampling = SamplingTable(limits.max_sequences, eos_ids)
         self._last: _Batch | None = None
@@ -50,6 +53,8 @@ class Runner:
         )
 
     def _update(self, plan: StepPlan) -> None:
+        if plan.committed:
+            self._commit(plan.committed)
         for request_id in plan.left:
             self._sampling.leave(self._sequences.leave(request_id))
         for entry in plan.entered:
@@ -57,6 +62,21 @@ class Runner:
         self._sequences.move_blocks(plan.slices)
         for copy in plan.copies:
             self._executable.copy_block(copy.source, copy.target, copy.num_tokens)
+        if plan.moves:
+            for move in plan.moves:
+                self._executable.copy_block(move.source, move.target, self._block_tokens)
+            self._sequences.relocate(plan.moves)
+        for blocks in plan.released:
+            self._executable.release(blocks)
+
+    def _commit(self, runs: Sequence[range]) -> None:
+        """Commit blocks, and get memory at once for as many as one step can fill: the rest would hold this one up."""
+        num_left = self._step_blocks
+        for blocks in runs:
+            self._executable.commit(blocks)
+            if num_left > 0:
+                self._executable.populate(blocks[:num_left])
+                num_left -= len(blocks)
 
 
 @dataclass(frozen=True, slots=True)

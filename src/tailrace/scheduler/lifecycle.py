@@ -9,7 +9,7 @@ __all__ = ["RequestState", "moved"]
 
 class RequestState(StrEnum):
     WAITING = "waiting"  # in line for blocks, a place and budget
-    DEFERRED = "deferred"  # aside until a running request has sealed a prefix that both need
+    DEFERRED = "deferred"  # aside until a running request has sealed, or a level below has answered for, its prefix
     RUNNING = "running"  # holds blocks
     FINISHED = "finished"
 

@@ -10,7 +10,17 @@ from typing import NamedTuple
 
 from tailrace.types import SamplingParams, TokenLogprob
 
-__all__ = ["BlockCopy", "SampledToken", "SequenceEntry", "SequenceSlice", "StepPlan", "StepResult"]
+__all__ = [
+    "BlockCopy",
+    "BlockMove",
+    "SampledToken",
+    "SequenceEntry",
+    "SequenceSlice",
+    "StepPlan",
+    "StepResult",
+    "StepSize",
+    "positions_met",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +34,7 @@ class SequenceEntry:
 
 
 class SequenceSlice(NamedTuple):
-    """The share of one sequence in a step: positions [start, start + num_tokens) are computed.
+    """The part of one sequence in a step: positions [start, start + num_tokens) are computed.
 
     When `is_sampled`, the last row goes through the head and one token is drawn behind it; its row then is the newest
     known token. Before the step, `num_released` blocks leave the sequence's block table at its beginning, where no row
@@ -50,23 +60,62 @@ class BlockCopy:
     num_tokens: int
 
 
+class BlockMove(NamedTuple):
+    """Copy block `source` to block `target` as a whole, and read `target` in all block tables from then on."""
+
+    source: int
+    target: int
+
+
+class StepSize(NamedTuple):
+    """What the time of a step depends on."""
+
+    num_tokens: int  # rows computed
+    num_sampled: int  # of these, rows put through the head
+    num_read_tokens: int  # positions met, summed over the rows
+    num_alone_read_tokens: int = 0  # of these, met by a row alone in its sequence, which shares the reading with none
+
+
+def positions_met(start: int, count: int) -> int:
+    """By `count` rows of a sequence from position `start` on, each of which meets itself and all before it."""
+    return count * start + count * (count + 1) // 2
+
+
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """`left` are sequences that leave the running set before this step: finished, aborted or preempted."""
+    """`left` are sequences that leave the running set before this step: finished, aborted or preempted.
+
+    `moves` are made last, just before the step computes: what comes before them names blocks by their old places. No
+    block is in two moves of a step. A plan may have moves and no slices.
+
+    The runs of blocks in `committed` need memory before anything is moved or copied to them; those in `released` give
+    theirs back once moves and copies have been made, and before the step computes. No block is in both.
+    """
 
     step_id: int
     left: tuple[str, ...]
     entered: tuple[SequenceEntry, ...]
     copies: tuple[BlockCopy, ...]
     slices: tuple[SequenceSlice, ...]
+    moves: tuple[BlockMove, ...] = ()
+    committed: tuple[range, ...] = ()
+    released: tuple[range, ...] = ()
+
+    @property
+    def size(self) -> StepSize:
+        num_tokens, num_sampled, num_shared, num_alone = 0, 0, 0, 0
+        for _, start, count, is_sampled, *_ in self.slices:
+            num_tokens += count
+            num_sampled += is_sampled
+            if count == 1:
+                num_alone += start + 1
+            else:
+                num_shared += positions_met(start, count)
+        return StepSize(num_tokens, num_sampled, num_shared + num_alone, num_alone)
 
     @property
     def num_tokens(self) -> int:
         return sum(part.num_tokens for part in self.slices)
-
-    @property
-    def num_sampled(self) -> int:
-        return sum(part.is_sampled for part in self.slices)
 
 
 class SampledToken(NamedTuple):

@@ -1,10 +1,24 @@
 """The seam between front ends and the text side: what is asked for, and what comes back. No wire format here."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tailrace.types import FinishReason, SamplingParams
+from tailrace.classes import ServiceClasses
+from tailrace.types import (
+    BlockTarget,
+    Explanation,
+    FinishReason,
+    Invalidated,
+    Level,
+    MissReason,
+    ModelTarget,
+    PrefixReport,
+    SamplingParams,
+    TenantTarget,
+    TokenEvent,
+)
 
 __all__ = [
     "ChatPrompt",
@@ -12,9 +26,15 @@ __all__ = [
     "Generation",
     "GenerationStream",
     "InfillPrompt",
+    "Journal",
+    "JournaledService",
+    "ListedPrompt",
     "ModelCard",
+    "Output",
     "Prompt",
     "Service",
+    "SettledGeneration",
+    "Standing",
     "TextLogprob",
     "TextPrompt",
     "TokenPrompt",
@@ -24,12 +44,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """Messages as the client sent them (role, content, ...); `template_args` reach the chat template as variables."""
+    """Messages as the client sent them (role, content, ...); `template_args` reach the chat template as variables.
+
+    `param` is what the client calls them, for errors.
+    """
 
     messages: Sequence[Mapping[str, Any]]
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     template_args: Mapping[str, Any] = field(default_factory=dict)
+    param: str = field(default="messages", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +67,10 @@ class TextPrompt:
 
 @dataclass(frozen=True, slots=True)
 class TokenPrompt:
+    """`param` is what the client calls them, for errors."""
+
     token_ids: Sequence[int]
+    param: str = field(default="prompt", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +86,37 @@ Prompt = ChatPrompt | TextPrompt | TokenPrompt | InfillPrompt
 
 
 @dataclass(frozen=True, slots=True)
+class ListedPrompt:
+    """A prompt that somebody expects, to be computed before anybody asks. `place` is where it is listed."""
+
+    prompt: Prompt
+    cache_salt: str = ""
+    num_uses: float = 1.0  # expected, where that is known
+    model: str | None = None  # whose token ids they are; None: of the one that is served
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a request stands among others: its class (empty: the default one), whose it is, and targets of its own.
+
+    None means: that of its class.
+    """
+
+    class_name: str = ""
+    tenant: str = ""  # who shares a class fairly with whom
+    ttft_s: float | None = None
+    itl_s: float | None = None
+    queue_ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """One client request. `sampling.max_tokens` 0 means: as many as the context leaves.
 
-    `seed` is the client's, or None; from it the service makes the `sampling.seed` of each choice.
+    `seed` is the client's, or None; from it the service makes the `sampling.seed` of each choice. With
+    `ends_with_context`, what `max_tokens` asks for beyond the context is not refused: the answer ends there. Unless
+    `is_text_wanted`, deltas have token ids alone, each as soon as it is there.
     """
 
     request_id: str
@@ -73,8 +127,11 @@ class Generation:
     include_stop: bool = False
     skip_special_tokens: bool = True
     echo: bool = False
+    is_text_wanted: bool = True
     cache_salt: str = ""
     seed: int | None = None
+    standing: Standing = Standing()
+    ends_with_context: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +150,12 @@ class TextLogprob:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChoiceDelta:
-    """New text of choice `index`; the last delta of a choice has `finish_reason` (and may have no text)."""
+    """New text of choice `index`; the last delta of a choice has `finish_reason` (and may have no text).
+
+    Never changed, but not frozen: there is one for nearly each token, and a frozen one takes five times as long.
+    """
 
     index: int
     text: str
@@ -108,9 +168,40 @@ class ChoiceDelta:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """`found` says from which level the cached tokens came, `miss_reason` why there were no more of them.
+
+    A client is not told that somebody else has sent the same prompt.
+    """
+
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    found: tuple[tuple[Level, int], ...] = ()
+    miss_reason: MissReason | None = None
+
+    @classmethod
+    def of_prompt(cls, prompt_tokens: int, completion_tokens: int, prefix: PrefixReport | None) -> "Usage":
+        """`prefix` is None as long as nothing was computed."""
+        if prefix is None:
+            return cls(prompt_tokens, completion_tokens, 0)
+        reason = MissReason.NEVER_SEEN if prefix.reason is MissReason.OTHER_SALT else prefix.reason
+        return cls(prompt_tokens, completion_tokens, prefix.num_cached_tokens, prefix.num_tokens, reason)
+
+    @classmethod
+    def of_all(cls, usages: Sequence["Usage"]) -> "Usage":
+        """Of several prompts together. The reason is that of the most tokens that were not found."""
+        found, missed = Counter[Level](), Counter[MissReason]()
+        for usage in usages:
+            found.update(dict(usage.found))
+            if usage.miss_reason is not None:
+                missed[usage.miss_reason] += usage.prompt_tokens - usage.cached_tokens
+        return cls(
+            sum(usage.prompt_tokens for usage in usages),
+            sum(usage.completion_tokens for usage in usages),
+            sum(usage.cached_tokens for usage in usages),
+            tuple((level, found[level]) for level in Level if found[level]),
+            max(missed, key=lambda reason: missed[reason], default=None),
+        )
 
     @property
     def total_tokens(self) -> int:
@@ -118,7 +209,10 @@ class Usage:
 
 
 class GenerationStream(Protocol):
-    """Deltas of all choices, in order of arrival. Close it when the client is gone: that aborts the work."""
+    """Deltas of all choices, in order of arrival. One reader. Close it when the client is gone: that aborts the work.
+
+    Reading may raise: what ends the answer early, after all deltas that came before it.
+    """
 
     @property
     def prompt_tokens(self) -> int: ...
@@ -126,6 +220,10 @@ class GenerationStream(Protocol):
     @property
     def usage(self) -> Usage:
         """Tokens so far; final once the stream has ended."""
+        ...
+
+    async def take(self) -> Sequence[ChoiceDelta]:
+        """All deltas that are there, at least one; none once the stream has ended."""
         ...
 
     def __aiter__(self) -> AsyncIterator[ChoiceDelta]: ...
@@ -143,6 +241,7 @@ class ModelCard:
     max_model_tokens: int
     vocab_size: int
     is_bound_by_kv: bool = False  # max_model_tokens is what the KV memory holds: less than the model could take
+    eos_ids: tuple[int, ...] = ()  # tokens that end an answer
 
 
 class Service(Protocol):
@@ -154,8 +253,25 @@ class Service(Protocol):
     @property
     def is_ready(self) -> bool: ...
 
+    @property
+    def classes(self) -> ServiceClasses:
+        """With the targets that hold on this machine, once that is known."""
+        ...
+
     async def start(self, generation: Generation) -> GenerationStream:
         """Tokenise and submit. Raises RequestError or UnavailableError; nothing is left behind then."""
+        ...
+
+    async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:
+        """What the cache would give this prompt now. Raises RequestError or UnavailableError."""
+        ...
+
+    async def invalidate(self, target: BlockTarget | TenantTarget | ModelTarget) -> Invalidated:
+        """Forget what is cached of it. Raises Overloaded or UnavailableError."""
+        ...
+
+    async def invalidate_prompt(self, prompt: Prompt, cache_salt: str) -> Invalidated:
+        """Forget a prompt, to whole blocks, and all that continues it. Raises RequestError or UnavailableError."""
         ...
 
     def tokenize(self, prompt: Prompt) -> list[int]: ...
@@ -163,3 +279,73 @@ class Service(Protocol):
     def token_text(self, token_id: int) -> str: ...
 
     def detokenize(self, token_ids: Sequence[int]) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SettledGeneration:
+    """A generation as it was submitted. Nothing is left open in it: whoever computes it gets the same answer.
+
+    `sampling` has what the prompt's own form adds to the client's `stop_token_ids`; of `seed` each choice has its own.
+    """
+
+    request_id: str
+    prompt_ids: Sequence[int]
+    sampling: SamplingParams
+    seed: int
+    n: int
+    is_text_wanted: bool
+    stop: tuple[str, ...]
+    include_stop: bool
+    skip_special_tokens: bool
+    stop_token_ids: tuple[int, ...]
+    echoed: str
+    cache_salt: str
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a choice has said: its tokens, of which the last may have ended it, and what the cache gave its prompt."""
+
+    token_ids: Sequence[int] = ()
+    finish_reason: FinishReason | None = None
+    prefix: PrefixReport | None = None
+    ends_with_token: bool = False  # the last token ended it, by its own meaning or as the last that was allowed
+
+    def cut(self, num_tokens: int) -> "Output":
+        """The first tokens of it. Its end is lost with any other."""
+        if num_tokens >= len(self.token_ids):
+            return self
+        return Output(self.token_ids[:num_tokens], prefix=self.prefix)
+
+    def events(self, request_id: str) -> list[TokenEvent]:
+        """What the engine said, or would have said, until here."""
+        events = [TokenEvent(request_id, token_id, self.prefix) for token_id in self.token_ids]
+        if self.finish_reason is not None:
+            last = events.pop().token_id if self.ends_with_token else None
+            events.append(TokenEvent(request_id, last, self.prefix, self.finish_reason))
+        return events
+
+
+class Journal(Protocol):
+    """Keeps what is needed to take an answer up again. What it is told is not yet with the client."""
+
+    def begin(self, settled: SettledGeneration, outputs: Sequence[Output]) -> None:
+        """The request was submitted, with what its choices had said before."""
+        ...
+
+    def add(self, index: int, events: Sequence[TokenEvent]) -> None:
+        """Choice `index` says this. Raises UnavailableError when somebody else has taken the answer up."""
+        ...
+
+
+class JournaledService(Service, Protocol):
+    """A service whose answers can be taken up again."""
+
+    async def start_journaled(self, generation: Generation, journal: Journal) -> GenerationStream:
+        """As `start`; the journal learns of all that the stream is given."""
+        ...
+
+    async def resume(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal) -> GenerationStream:
+        """The whole answer, of which the outputs need no computing. Raises RequestError or UnavailableError."""
+        ...

@@ -6,7 +6,7 @@ from tailrace.errors import InvalidRequest
 from tailrace.service.api import ChatPrompt, Generation, InfillPrompt
 from tailrace.service.sampling import WholeNumber, check_sampling, check_value, shown
 
-__all__ = ["TextBounds", "check_generation"]
+__all__ = ["TextBounds", "check_answer_tokens", "check_generation"]
 
 _SEED = WholeNumber(-(2**63), 2**64 - 1, may_be_none=True)
 
@@ -14,6 +14,7 @@ _SEED = WholeNumber(-(2**63), 2**64 - 1, may_be_none=True)
 @dataclass(frozen=True, slots=True)
 class TextBounds:
     max_choices: int = 128
+    max_answer_tokens: int | None = None  # of all choices together
     max_stops: int = 4
     max_stop_chars: int = 1024
     max_messages: int = 4096
@@ -27,6 +28,18 @@ def check_generation(generation: Generation, bounds: TextBounds, vocab_size: int
     check_sampling(generation.sampling, vocab_size)
     _check_stops(generation.stop, bounds)
     _check_echo(generation)
+
+
+def check_answer_tokens(generation: Generation, bounds: TextBounds, max_model_tokens: int) -> None:
+    """Raises InvalidRequest when all choices together may have more tokens than a request may ask for here."""
+    most = bounds.max_answer_tokens
+    each = min(generation.sampling.max_tokens or max_model_tokens, max_model_tokens)
+    if most is not None and generation.n * each > most:
+        raise InvalidRequest(
+            f"{generation.n} choices of {each:,} tokens are more than the {most:,} that one request may have here: "
+            "send a smaller max_tokens",
+            param="max_tokens",
+        )
 
 
 def _check_stops(stops: tuple[str, ...], bounds: TextBounds) -> None:

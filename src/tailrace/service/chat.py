@@ -47,7 +47,7 @@ class ChatTemplate:
             )
         messages = [_plain_message(message, place) for place, message in enumerate(prompt.messages)]
         if not messages:
-            raise InvalidRequest("there are no messages", param="messages")
+            raise InvalidRequest("there are no messages", param=prompt.param)
         if prompt.continue_final_message:
             return self._render_open_ended(messages, prompt, guard)
         return self._render(messages, prompt, guard, add_generation_prompt=prompt.add_generation_prompt)
@@ -84,7 +84,7 @@ class ChatTemplate:
             raise
         except Exception as error:  # the template is foreign code: any error in it is about these messages
             raise InvalidRequest(
-                f"the model's chat template does not accept these messages: {error}", param="messages"
+                f"the model's chat template does not accept these messages: {error}", param=prompt.param
             ) from error
 
     def _collect(self, variables: Mapping[str, Any]) -> str:

@@ -5,14 +5,14 @@ text that it stands for: while text is held back, so are they.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.service.detokenize import Detokenizer, TokenTexts
 from tailrace.service.stop import StopMatcher, StopStrings
 from tailrace.service.vocabulary import Vocabulary
-from tailrace.types import FinishReason, TokenEvent
+from tailrace.types import FinishReason, PrefixReport, TokenEvent
 
 __all__ = ["Choice", "ChoiceRules"]
 
@@ -35,15 +35,17 @@ class Choice:
     def __init__(self, index: int, rules: ChoiceRules) -> None:
         self.index = index
         self.num_tokens = 0
-        self.num_cached_tokens = 0
+        self.prefix: PrefixReport | None = None  # what the cache gave the prompt, once there are tokens
         self.is_done = False
         self._rules = rules
         self._detokenizer = Detokenizer(rules.texts, at_start=rules.at_start)
         self._stop = StopMatcher(rules.stops, include_stop=rules.include_stop) if rules.stops else None
         self._ledger = _Ledger(rules.texts.vocabulary)
 
-    def feed(self, events: Iterable[TokenEvent]) -> ChoiceDelta | None:
+    def feed(self, events: Sequence[TokenEvent]) -> ChoiceDelta | None:
         """The delta of these events; None when nothing in them is certain yet."""
+        if len(events) == 1 and (plain := self._feed_plain(events[0])) is not None:
+            return plain
         text = ""
         for event in events:
             if event.token_id is not None:
@@ -54,9 +56,21 @@ class Choice:
                 return self._finish(event, event.finish_reason, text)
         return self._delta(text) if text or self._ledger.is_due else None
 
+    def _feed_plain(self, event: TokenEvent) -> ChoiceDelta | None:
+        """The delta of an event of which nothing but its text is wanted, as nearly all are; None if it is no such."""
+        token_id = event.token_id
+        if token_id is None or event.finish_reason is not None or event.logprob is not None or self._stop is not None:
+            return None
+        if not self._ledger.is_empty or (text := self._detokenizer.plain_text(token_id)) is None:
+            return None
+        self.num_tokens += 1
+        self.prefix = self.prefix or event.prefix
+        self._ledger.pass_by(len(text))
+        return ChoiceDelta(self.index, text, (token_id,))
+
     def _take(self, event: TokenEvent, token_id: int) -> str:
         self.num_tokens += 1
-        self.num_cached_tokens = event.num_cached_tokens
+        self.prefix = self.prefix or event.prefix
         # The token that ends an answer is not part of its text.
         is_hidden = event.finish_reason is FinishReason.STOP and not self._rules.include_stop
         detokenizer = self._detokenizer
@@ -130,6 +144,16 @@ class _Ledger:
         start = self._decoded + num_before
         self._decoded += num_chars
         self._entries.append(_Entry(start, self._decoded + is_unfinished, token_id, event))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._entries
+
+    def pass_by(self, num_chars: int) -> None:
+        """A token whose text is out at once, while no other is held."""
+        self.emitted += num_chars
+        self._decoded += num_chars
+        self._taken = self._decoded
 
     @property
     def is_due(self) -> bool:

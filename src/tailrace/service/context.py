@@ -32,16 +32,24 @@ def check_prompt_length(num_tokens: int, context: Context, param: str, *, is_lea
 
 
 def fit_max_tokens(
-    sampling: SamplingParams, num_prompt_tokens: int, context: Context, prompt_param: str
+    sampling: SamplingParams,
+    num_prompt_tokens: int,
+    context: Context,
+    prompt_param: str,
+    *,
+    ends_with_context: bool = False,
 ) -> SamplingParams:
-    """The sampling with its max_tokens set to what the context leaves, where it is 0. Raises ContextTooLong."""
+    """The sampling with its max_tokens set to what the context leaves, where it is 0.
+
+    Raises ContextTooLong when it is more than that, unless the answer may end with the context.
+    """
     check_prompt_length(num_prompt_tokens, context, prompt_param)
     room = context.num_tokens - num_prompt_tokens
-    if sampling.max_tokens > room:
+    if sampling.max_tokens > room and not ends_with_context:
         raise ContextTooLong(
             f"the prompt has {num_prompt_tokens} tokens and max_tokens is {sampling.max_tokens}, together "
             f"{num_prompt_tokens + sampling.max_tokens}; {context} must hold them: ask for at most {room}, or shorten "
             "the prompt",
             param="max_tokens",
         )
-    return replace(sampling, max_tokens=sampling.max_tokens or room)
+    return replace(sampling, max_tokens=min(sampling.max_tokens or room, room))

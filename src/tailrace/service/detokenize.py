@@ -60,6 +60,10 @@ class Detokenizer:
             text = self._complete(self._texts.raw(token_id))
         return self._without_first_space(text) if self._drops_space else text
 
+    def plain_text(self, token_id: int) -> str | None:
+        """The text of a token of whole characters that has nothing to wait for; else None, and it is not taken."""
+        return None if self._pending or self._drops_space else self._texts.text(token_id)
+
     def finish(self) -> str:
         """What is left at the end: an unfinished character becomes U+FFFD."""
         text = self._pending.decode("utf-8", "replace")

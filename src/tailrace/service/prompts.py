@@ -37,8 +37,8 @@ class PromptEncoder:
         if isinstance(prompt, InfillPrompt):
             return self._encode_infill(prompt, context)
         if context is not None:
-            check_prompt_length(len(prompt.token_ids), context, "prompt")
-        check_token_ids(prompt.token_ids, self._model.vocab_size, "prompt")
+            check_prompt_length(len(prompt.token_ids), context, prompt.param)
+        check_token_ids(prompt.token_ids, self._model.vocab_size, prompt.param)
         return list(prompt.token_ids)
 
     def stop_ids(self, prompt: Prompt) -> tuple[int, ...]:
@@ -52,15 +52,15 @@ class PromptEncoder:
         if self._chat is None:
             raise InvalidRequest(
                 f"the model {self._model.name!r} has no chat template; use completions with a prompt instead",
-                param="messages",
+                param=prompt.param,
             )
         if len(prompt.messages) > self._max_messages:
             raise InvalidRequest(
-                f"{len(prompt.messages)} messages were given; at most {self._max_messages} can be", param="messages"
+                f"{len(prompt.messages)} messages were given; at most {self._max_messages} can be", param=prompt.param
             )
         guard = self._tokenizer.new_guard()
         rendered = self._chat.render(prompt, guard)
-        self._check_text(guard.release(rendered), context, "messages")
+        self._check_text(guard.release(rendered), context, prompt.param)
         return self._tokenizer.encode_guarded(rendered, guard)
 
     def _encode_text(self, prompt: TextPrompt, context: Context | None) -> list[int]:

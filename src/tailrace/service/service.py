@@ -1,26 +1,63 @@
 """The text side: a client's request to token ids, engine requests for its choices, and their tokens back to text."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
-from tailrace.engine.client import EngineClient
-from tailrace.errors import InvalidRequest, UnavailableError
-from tailrace.service.api import ChatPrompt, Generation, ModelCard, Prompt, TextPrompt
-from tailrace.service.bounds import TextBounds, check_generation
+from tailrace.classes import STANDARD, ServiceClasses
+from tailrace.engine.client import EngineClient, TokenFeed
+from tailrace.errors import InvalidRequest
+from tailrace.service.api import (
+    ChatPrompt,
+    Generation,
+    Journal,
+    ModelCard,
+    Output,
+    Prompt,
+    SettledGeneration,
+    Standing,
+    TextPrompt,
+)
+from tailrace.service.bounds import TextBounds, check_answer_tokens, check_generation
 from tailrace.service.chat import ChatTemplate
 from tailrace.service.choice import Choice, ChoiceRules
 from tailrace.service.context import Context, fit_max_tokens
 from tailrace.service.detokenize import TokenTexts
 from tailrace.service.prompts import PromptEncoder, check_token_ids, is_long
+from tailrace.service.resume import NO_TOKENS, JournaledTokens, TokensGoOn
 from tailrace.service.sampling import settled_temperature
 from tailrace.service.seeds import choice_seed, draw_seed
 from tailrace.service.stop import StopStrings
 from tailrace.service.stream import SubmittedChoice, TextStream
+from tailrace.service.token_choice import TokenChoice
 from tailrace.service.tokenizer import Tokenizer
-from tailrace.types import Request, SamplingParams
+from tailrace.types import (
+    BlockTarget,
+    Explanation,
+    Invalidated,
+    ModelTarget,
+    PromptTarget,
+    Request,
+    Target,
+    TenantTarget,
+    TokenIds,
+    packed,
+)
 
-__all__ = ["TextService"]
+__all__ = ["PromptWatcher", "TextService"]
+
+
+class PromptWatcher(Protocol):
+    """Somebody who learns from the prompts that pass by."""
+
+    def arrives(self, salt: str, token_ids: Sequence[int]) -> None:
+        """A user's prompt is about to be submitted."""
+        ...
+
+    def forget(self, target: Target) -> None:
+        """This is about to be forgotten by the cache."""
+        ...
 
 
 class TextService:
@@ -33,11 +70,16 @@ class TextService:
         chat: ChatTemplate | None,
         model: ModelCard,
         bounds: TextBounds | None = None,
+        *,
+        classes: Callable[[], ServiceClasses] = lambda: STANDARD,
+        watcher: PromptWatcher | None = None,
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
         self._model = model
         self._bounds = bounds or TextBounds()
+        self._classes = classes
+        self._watcher = watcher
         self._prompts = PromptEncoder(tokenizer, chat, model, max_messages=self._bounds.max_messages)
         self._texts = {skip: TokenTexts(tokenizer.vocabulary, skip_special_tokens=skip) for skip in (False, True)}
 
@@ -49,17 +91,37 @@ class TextService:
     def is_ready(self) -> bool:
         return self._engine.is_ready
 
+    @property
+    def classes(self) -> ServiceClasses:
+        return self._classes()
+
     async def start(self, generation: Generation) -> TextStream:
-        if not self.is_ready:
-            raise UnavailableError("the model is not ready; try again in a moment")
+        return await self.start_journaled(generation, None)
+
+    async def start_journaled(self, generation: Generation, journal: Journal | None) -> TextStream:
+        """As `start`; the journal, if there is one, learns of all that the stream is given."""
         check_generation(generation, self._bounds, self._model.vocab_size)
-        context = Context(self._model.max_model_tokens, self._model.is_bound_by_kv)
-        prompt_ids = await self._encode(generation.prompt, context)
-        prompt_param = "messages" if isinstance(generation.prompt, ChatPrompt) else "prompt"
-        sampling = fit_max_tokens(generation.sampling, len(prompt_ids), context, prompt_param)
-        echoed = self._prompt_text(generation, prompt_ids) if generation.echo else ""
-        submitted = self._submit(generation, prompt_ids, sampling)
-        return TextStream(self._engine, submitted, prompt_tokens=len(prompt_ids), echoed=echoed)
+        check_answer_tokens(generation, self._bounds, self._model.max_model_tokens)
+        self._check_class(generation.standing)
+        settled = await self._settle(generation)
+        if self._watcher is not None:
+            self._watcher.arrives(settled.cache_salt, settled.prompt_ids)
+        return self._open(settled, [Output()] * settled.n, journal)
+
+    async def resume(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal) -> TextStream:
+        """The whole answer, of which the outputs need no computing."""
+        self._check_class(settled.standing)
+        return self._open(settled, outputs, journal)
+
+    async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:
+        return await self._engine.explain(await self._encode(prompt, self._context), cache_salt)
+
+    async def invalidate(self, target: BlockTarget | TenantTarget | ModelTarget) -> Invalidated:
+        return await self._forget(target)
+
+    async def invalidate_prompt(self, prompt: Prompt, cache_salt: str) -> Invalidated:
+        prompt_ids = await self._encode(prompt, self._context)
+        return await self._forget(PromptTarget(prompt_ids, cache_salt))
 
     def tokenize(self, prompt: Prompt) -> list[int]:
         """Ids of a prompt, which may be none. Blocks. Raises InvalidRequest."""
@@ -73,7 +135,23 @@ class TextService:
         check_token_ids(token_ids, self._model.vocab_size, "tokens")
         return self._tokenizer.decode(token_ids, skip_special_tokens=False)
 
-    async def _encode(self, prompt: Prompt, context: Context) -> list[int]:
+    def _check_class(self, standing: Standing) -> None:
+        if standing.class_name and standing.class_name not in self._classes():
+            names = ", ".join(each.name for each in self._classes())
+            raise InvalidRequest(
+                f"there is no service class {standing.class_name[:64]!r}, but {names}", param="service_class"
+            )
+
+    async def _forget(self, target: Target) -> Invalidated:
+        if self._watcher is not None:
+            self._watcher.forget(target)
+        return await self._engine.invalidate(target)
+
+    @property
+    def _context(self) -> Context:
+        return Context(self._model.max_model_tokens, self._model.is_bound_by_kv)
+
+    async def _encode(self, prompt: Prompt, context: Context) -> TokenIds:
         encode = self._prompts.encode
         if is_long(prompt, self._bounds.max_inline_chars):
             ids = await asyncio.to_thread(encode, prompt, context)
@@ -81,46 +159,100 @@ class TextService:
             ids = encode(prompt, context)
         if not ids:
             raise InvalidRequest("the prompt is empty: give it at least one token", param="prompt")
-        return ids
+        return packed(ids)
 
     def _prompt_text(self, generation: Generation, prompt_ids: Sequence[int]) -> str:
         if isinstance(generation.prompt, TextPrompt):
             return generation.prompt.text
         return self._tokenizer.decode(prompt_ids, skip_special_tokens=generation.skip_special_tokens)
 
-    def _rules(self, generation: Generation, prompt_ids: Sequence[int]) -> ChoiceRules:
-        return ChoiceRules(
-            texts=self._texts[generation.skip_special_tokens],
-            at_start=all(map(self._tokenizer.is_control, prompt_ids)),
-            stops=StopStrings(generation.stop) if generation.stop else None,
-            include_stop=generation.include_stop,
-            stop_token_ids=generation.sampling.stop_token_ids,
-            min_tokens=generation.sampling.min_tokens,
+    async def _settle(self, generation: Generation) -> SettledGeneration:
+        """The generation with its prompt as token ids, and with all that depends on it, the context or chance."""
+        context = self._context
+        prompt_ids = await self._encode(generation.prompt, context)
+        prompt_param = generation.prompt.param if isinstance(generation.prompt, ChatPrompt) else "prompt"
+        sampling = fit_max_tokens(
+            generation.sampling,
+            len(prompt_ids),
+            context,
+            prompt_param,
+            ends_with_context=generation.ends_with_context,
         )
-
-    def _submit(
-        self, generation: Generation, prompt_ids: Sequence[int], sampling: SamplingParams
-    ) -> list[SubmittedChoice]:
-        """All choices, or none."""
-        rules = self._rules(generation, prompt_ids)
         sampling = replace(sampling, temperature=settled_temperature(sampling.temperature))
         if not sampling.ignore_eos:
             stop_ids = (*sampling.stop_token_ids, *self._prompts.stop_ids(generation.prompt))
             sampling = replace(sampling, stop_token_ids=stop_ids)
-        seed = draw_seed() if generation.seed is None else generation.seed
+        return SettledGeneration(
+            request_id=generation.request_id,
+            prompt_ids=prompt_ids,
+            sampling=sampling,
+            seed=draw_seed() if generation.seed is None else generation.seed,
+            n=generation.n,
+            is_text_wanted=generation.is_text_wanted,
+            stop=generation.stop,
+            include_stop=generation.include_stop,
+            skip_special_tokens=generation.skip_special_tokens,
+            stop_token_ids=generation.sampling.stop_token_ids,
+            echoed=self._prompt_text(generation, prompt_ids) if generation.echo else "",
+            cache_salt=generation.cache_salt,
+            standing=generation.standing,
+        )
+
+    def _open(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal | None) -> TextStream:
+        submitted = self._submit(settled, outputs, journal)
+        if journal is not None:
+            journal.begin(settled, outputs)
+        return TextStream(self._engine, submitted, prompt_tokens=len(settled.prompt_ids), echoed=settled.echoed)
+
+    def _rules(self, settled: SettledGeneration) -> ChoiceRules:
+        return ChoiceRules(
+            texts=self._texts[settled.skip_special_tokens],
+            at_start=all(map(self._tokenizer.is_control, settled.prompt_ids)),
+            stops=StopStrings(settled.stop) if settled.stop else None,
+            include_stop=settled.include_stop,
+            stop_token_ids=settled.stop_token_ids,
+            min_tokens=settled.sampling.min_tokens,
+        )
+
+    def _submit(
+        self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal | None
+    ) -> list[SubmittedChoice]:
+        """All choices, or none."""
+        rules = self._rules(settled)
+        kind = Choice if settled.is_text_wanted else TokenChoice
         submitted: list[SubmittedChoice] = []
         try:
-            for index in range(generation.n):
-                request = Request(
-                    request_id=f"{generation.request_id}-{index}",
-                    prompt_ids=prompt_ids,
-                    sampling=replace(sampling, seed=choice_seed(seed, index)),
-                    cache_salt=generation.cache_salt,
-                )
-                tokens = self._engine.submit(request)
-                submitted.append(SubmittedChoice(Choice(index, rules), request.request_id, tokens))
+            for index, output in enumerate(outputs):
+                request = _request(settled, index, output)
+                tokens = self._tokens(request, output)
+                if journal is not None:
+                    tokens = JournaledTokens(tokens, index, journal)
+                if before := output.events(request.request_id):
+                    tokens = TokensGoOn(before, tokens)
+                submitted.append(SubmittedChoice(kind(index, rules), request.request_id, tokens))
         except BaseException:
             for choice in submitted:
                 self._engine.abort(choice.request_id)
             raise
         return submitted
+
+    def _tokens(self, request: Request, output: Output) -> TokenFeed:
+        """What the engine has to say behind the output."""
+        return self._engine.submit(request) if output.finish_reason is None else NO_TOKENS
+
+
+def _request(settled: SettledGeneration, index: int, output: Output) -> Request:
+    """What the engine is asked for choice `index`, of which it has said `output` before."""
+    standing = settled.standing
+    return Request(
+        request_id=f"{settled.request_id}-{index}",
+        prompt_ids=settled.prompt_ids,
+        sampling=replace(settled.sampling, seed=choice_seed(settled.seed, index)),
+        cache_salt=settled.cache_salt,
+        output_ids=output.token_ids,
+        class_name=standing.class_name,
+        tenant=standing.tenant,
+        ttft_s=standing.ttft_s,
+        itl_s=standing.itl_s,
+        queue_ttl_s=standing.queue_ttl_s,
+    )

@@ -1,39 +1,25 @@
 """Every metric the server has: one table, nothing else. Where the values come from is not known here.
 
 Own names start with `tailrace_`. An alias is a series of the same meaning under the name that existing dashboards,
-gateways and autoscalers read; it carries the labels `model_name` and `engine` besides.
+gateways and autoscalers read; it carries the labels `model_name` and `engine` besides, and never `class`: there it is
+the sum over the service classes.
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
+from tailrace.telemetry.class_catalog import CLASS_CATALOG
+from tailrace.telemetry.level_catalog import LEVEL_CATALOG
+from tailrace.telemetry.metric import Kind, Metric
+from tailrace.telemetry.shm_catalog import SHM_CATALOG
 
 __all__ = ["CATALOG", "Kind", "Metric"]
 
 
-class Kind(StrEnum):
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One row of the table. Counters are named here without the `_total` that the exposition adds."""
-
-    name: str
-    kind: Kind
-    unit: str
-    help: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()  # upper bounds, ascending, without +Inf
-    aliases: tuple[str, ...] = ()
-
-
 _FIRST_TOKEN_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160)
 _TOKEN_GAP_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10, 40)
+_ERROR_RATIO = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2, 5, 10)
 _REQUEST_S = (0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920)
 _STEP_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2, 4)
 _STEP_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+_GC_PAUSE_S = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _REQUEST_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 
 
@@ -69,6 +55,56 @@ KV_BLOCKS_CACHED = Metric(
     "blocks",
     "KV blocks that are idle, named and reusable.",
 )
+KV_BLOCKS_BY_STATE = Metric(
+    "tailrace_kv_blocks_in_state",
+    Kind.GAUGE,
+    "blocks",
+    "KV blocks by state: released (no memory), free, reserved, filling, sealed (in use), idle (named and reusable).",
+    labels=("state",),
+)
+KV_BLOCKS_REMOVED = Metric(
+    "tailrace_kv_blocks_removed",
+    Kind.COUNTER,
+    "blocks",
+    "KV blocks that lost their name: evicted (room was needed), expired, released (long idle), invalidated.",
+    labels=("cause",),
+)
+KV_CHUNKS_COMMITTED = Metric(
+    "tailrace_kv_chunks_committed",
+    Kind.GAUGE,
+    "chunks",
+    "Chunks of KV blocks that have memory.",
+)
+KV_CHUNKS_PARTIAL = Metric(
+    "tailrace_kv_chunks_partial",
+    Kind.GAUGE,
+    "chunks",
+    "Chunks of KV blocks of which some blocks are in use or cached, and some are free.",
+)
+KV_CHUNK_FRAGMENTATION = Metric(
+    "tailrace_kv_chunk_fragmentation_ratio",
+    Kind.GAUGE,
+    "ratio",
+    "Of the blocks of chunks that hold something, the share that is free, 0 to 1.",
+)
+KV_LONGEST_FREE_CHUNKS = Metric(
+    "tailrace_kv_longest_free_chunks",
+    Kind.GAUGE,
+    "chunks",
+    "Free chunks of KV blocks in a row, at the last sweep.",
+)
+KV_BLOCKS_MOVED = Metric(
+    "tailrace_kv_blocks_moved",
+    Kind.COUNTER,
+    "blocks",
+    "KV blocks that were moved to bring others together.",
+)
+KV_RESIDENT_BYTES = Metric(
+    "tailrace_kv_resident_bytes",
+    Kind.GAUGE,
+    "bytes",
+    "Physical memory under the KV pool, as the system counts it.",
+)
 KV_USAGE = Metric(
     "tailrace_kv_usage_ratio",
     Kind.GAUGE,
@@ -90,6 +126,27 @@ CACHED_TOKENS = Metric(
     "Prompt tokens that the prefix cache answered.",
     aliases=("vllm:prefix_cache_hits",),
 )
+FOUND_TOKENS = Metric(
+    "tailrace_prompt_tokens_found",
+    Kind.COUNTER,
+    "tokens",
+    "Prompt tokens that the prefix cache answered, by the level they came from: engine, host, disk, redis.",
+    labels=("level",),
+)
+PREFIX_MISSES = Metric(
+    "tailrace_prefix_misses",
+    Kind.COUNTER,
+    "requests",
+    "Started requests that had to compute part of their prompt, by why its first missing block was missing.",
+    labels=("reason",),
+)
+MISSED_TOKENS = Metric(
+    "tailrace_prompt_tokens_missed",
+    Kind.COUNTER,
+    "tokens",
+    "Prompt tokens that the prefix cache did not answer, by why the first of them was missing.",
+    labels=("reason",),
+)
 GENERATION_TOKENS = Metric(
     "tailrace_generation_tokens",
     Kind.COUNTER,
@@ -108,15 +165,15 @@ PREEMPTIONS = Metric(
     "tailrace_preemptions",
     Kind.COUNTER,
     "requests",
-    "Running requests sent back to the queue for want of blocks.",
+    "Running requests sent back to the queue: those of all classes and causes in tailrace_requests_preempted.",
     aliases=("vllm:num_preemptions",),
 )
 REQUESTS_FINISHED = Metric(
     "tailrace_requests_finished",
     Kind.COUNTER,
     "requests",
-    "Ended requests by reason: stop, length, abort (the client went away or cancelled), error.",
-    labels=("finished_reason",),
+    "Ended requests by reason: stop, length, abort (the client went away or cancelled), error. Not who was refused.",
+    labels=("class", "finished_reason"),
     aliases=("vllm:request_success",),
 )
 REQUESTS_ABORTED = Metric(
@@ -125,11 +182,26 @@ REQUESTS_ABORTED = Metric(
     "requests",
     "Ended requests whose client went away or cancelled; also counted in tailrace_requests_finished.",
 )
+WARMUPS = Metric(
+    "tailrace_warmups",
+    Kind.COUNTER,
+    "requests",
+    "Pieces of prompts that the server computed ahead, which no other figure of requests counts: computed, gave_way "
+    "(to a user's request; tried again later) or failed.",
+    labels=("outcome",),
+)
+WARMUP_TOKENS = Metric(
+    "tailrace_warmup_tokens",
+    Kind.COUNTER,
+    "tokens",
+    "Prompt tokens computed ahead; those that were cached already are not counted.",
+)
 QUEUE_SECONDS = Metric(
     "tailrace_request_queue_seconds",
     Kind.HISTOGRAM,
     "seconds",
     "From arrival at the engine to the first step.",
+    labels=("class",),
     buckets=_REQUEST_S,
     aliases=("vllm:request_queue_time_seconds",),
 )
@@ -138,8 +210,16 @@ FIRST_TOKEN_SECONDS = Metric(
     Kind.HISTOGRAM,
     "seconds",
     "From arrival at the engine to the first token.",
+    labels=("class",),
     buckets=_FIRST_TOKEN_S,
     aliases=("vllm:time_to_first_token_seconds",),
+)
+FIRST_TOKEN_PREDICTION_ERROR = Metric(
+    "tailrace_time_to_first_token_prediction_error_ratio",
+    Kind.HISTOGRAM,
+    "ratio",
+    "How far the time to the first token was from what was predicted at the arrival, in parts of that time.",
+    buckets=_ERROR_RATIO,
 )
 PREFILL_SECONDS = Metric(
     "tailrace_request_prefill_seconds",
@@ -162,6 +242,7 @@ TIME_PER_TOKEN_SECONDS = Metric(
     Kind.HISTOGRAM,
     "seconds",
     "Mean gap of a request's tokens: from the first token to the end, over the tokens after the first.",
+    labels=("class",),
     buckets=_TOKEN_GAP_S,
     aliases=("vllm:request_time_per_output_token_seconds",),
 )
@@ -230,6 +311,7 @@ TOKEN_GAP_SECONDS = Metric(
     Kind.HISTOGRAM,
     "seconds",
     "Gap between two successive pieces of one choice, each of one token or more, at the front end.",
+    labels=("class",),
     buckets=_TOKEN_GAP_S,
     aliases=("vllm:inter_token_latency_seconds",),
 )
@@ -257,8 +339,43 @@ CLIENT_DISCONNECTS = Metric(
     "tailrace_http_client_disconnects",
     Kind.COUNTER,
     "requests",
-    "Clients that went away early: while sending the body, waiting for the first text, or reading the answer.",
+    "Clients that went away early: while sending the body, waiting for the first text, being answered, or leaving a "
+    "written piece untaken; stalled: those that the server cut off, since they took nothing for --stall-timeout.",
     labels=("phase",),
+)
+COALESCED_TOKENS = Metric(
+    "tailrace_http_coalesced_tokens",
+    Kind.COUNTER,
+    "tokens",
+    "Tokens of answers that left in one piece with a token before them, since the client or the server was not ready.",
+)
+BUFFERED_BYTES = Metric(
+    "tailrace_http_buffered_bytes",
+    Kind.GAUGE,
+    "bytes",
+    "Written pieces of event streams that wait for clients to take what came before.",
+)
+GC_PAUSE_SECONDS = Metric(
+    "tailrace_gc_pause_seconds",
+    Kind.HISTOGRAM,
+    "seconds",
+    "Time for which the garbage collector held up the whole process, by the oldest generation that it visited.",
+    labels=("generation",),
+    buckets=_GC_PAUSE_S,
+)
+PROCESS_RESIDENT_BYTES = Metric(
+    "tailrace_process_resident_bytes",
+    Kind.GAUGE,
+    "bytes",
+    "Physical memory of each process of the server; what several share, such as weights, counts in each.",
+    labels=("process",),
+)
+PROCESS_CPU_SECONDS = Metric(
+    "tailrace_process_cpu_seconds",
+    Kind.COUNTER,
+    "seconds",
+    "Processor time that each process of the server has taken.",
+    labels=("process",),
 )
 BUILD_INFO = Metric(
     "tailrace_build_info",
@@ -274,16 +391,30 @@ CATALOG: tuple[Metric, ...] = (
     KV_BLOCKS,
     KV_BLOCKS_USED,
     KV_BLOCKS_CACHED,
+    KV_BLOCKS_BY_STATE,
+    KV_BLOCKS_REMOVED,
+    KV_CHUNKS_COMMITTED,
+    KV_CHUNKS_PARTIAL,
+    KV_CHUNK_FRAGMENTATION,
+    KV_LONGEST_FREE_CHUNKS,
+    KV_BLOCKS_MOVED,
+    KV_RESIDENT_BYTES,
     KV_USAGE,
     PROMPT_TOKENS,
     CACHED_TOKENS,
+    FOUND_TOKENS,
+    PREFIX_MISSES,
+    MISSED_TOKENS,
     GENERATION_TOKENS,
     COMPUTED_TOKENS,
     PREEMPTIONS,
     REQUESTS_FINISHED,
     REQUESTS_ABORTED,
+    WARMUPS,
+    WARMUP_TOKENS,
     QUEUE_SECONDS,
     FIRST_TOKEN_SECONDS,
+    FIRST_TOKEN_PREDICTION_ERROR,
     PREFILL_SECONDS,
     DECODE_SECONDS,
     TIME_PER_TOKEN_SECONDS,
@@ -295,11 +426,19 @@ CATALOG: tuple[Metric, ...] = (
     STEP_PART_SECONDS,
     EXPERT_TOKENS,
     EXPERT_IMBALANCE,
+    *CLASS_CATALOG,
+    *LEVEL_CATALOG,
     TOKEN_GAP_SECONDS,
     HTTP_FIRST_TEXT_SECONDS,
     HTTP_REQUESTS,
     HTTP_IN_FLIGHT,
     CLIENT_DISCONNECTS,
+    COALESCED_TOKENS,
+    BUFFERED_BYTES,
+    *SHM_CATALOG,
+    GC_PAUSE_SECONDS,
+    PROCESS_RESIDENT_BYTES,
+    PROCESS_CPU_SECONDS,
     BUILD_INFO,
 )
 """In the order of the exposition."""

@@ -1,9 +1,11 @@
 """Counts what the engine's records tell: a sink for its steps, its requests and its load."""
 
+from tailrace.classes import ServiceClasses
 from tailrace.records import LoadRecord, Record, RequestRecord, StepRecord
 from tailrace.telemetry import catalog
+from tailrace.telemetry.classes import ClassMetrics, ControlMetrics
 from tailrace.telemetry.series import Histogram, LabelledNumber, Number, Series
-from tailrace.types import FinishReason
+from tailrace.types import FinishReason, Level, MissReason, PrefixReport
 
 __all__ = ["EngineMetrics"]
 
@@ -11,7 +13,7 @@ __all__ = ["EngineMetrics"]
 class EngineMetrics:
     """Call `record` from the engine's thread only; read `series` from anywhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: ServiceClasses) -> None:
         self._running = Number(catalog.REQUESTS_RUNNING)
         self._waiting = Number(catalog.REQUESTS_WAITING)
         self._blocks = Number(catalog.KV_BLOCKS)
@@ -20,23 +22,28 @@ class EngineMetrics:
         self._kv_usage = Number(catalog.KV_USAGE)
         self._prompt_tokens = Number(catalog.PROMPT_TOKENS)
         self._cached_tokens = Number(catalog.CACHED_TOKENS)
+        self._found_tokens = LabelledNumber(catalog.FOUND_TOKENS, [(level.value,) for level in Level])
+        self._misses = LabelledNumber(catalog.PREFIX_MISSES, [(reason.value,) for reason in MissReason])
+        self._missed_tokens = LabelledNumber(catalog.MISSED_TOKENS, [(reason.value,) for reason in MissReason])
         self._generation_tokens = Number(catalog.GENERATION_TOKENS)
         self._computed = LabelledNumber(catalog.COMPUTED_TOKENS, [("prompt",), ("output",)])
         self._preemptions = Number(catalog.PREEMPTIONS)
-        self._finished = LabelledNumber(catalog.REQUESTS_FINISHED, [(reason.value,) for reason in FinishReason])
         self._aborted = Number(catalog.REQUESTS_ABORTED)
-        self._queue = Histogram(catalog.QUEUE_SECONDS)
-        self._first_token = Histogram(catalog.FIRST_TOKEN_SECONDS)
+        self._warmups = LabelledNumber(catalog.WARMUPS, [("computed",), ("gave_way",), ("failed",)])
+        self._warmup_tokens = Number(catalog.WARMUP_TOKENS)
+        self._prediction_error = Histogram(catalog.FIRST_TOKEN_PREDICTION_ERROR)
         self._prefill = Histogram(catalog.PREFILL_SECONDS)
         self._decode = Histogram(catalog.DECODE_SECONDS)
-        self._time_per_token = Histogram(catalog.TIME_PER_TOKEN_SECONDS)
         self._request = Histogram(catalog.REQUEST_SECONDS)
         self._request_prompt = Histogram(catalog.REQUEST_PROMPT_TOKENS)
         self._request_generation = Histogram(catalog.REQUEST_GENERATION_TOKENS)
         self._step_tokens = Histogram(catalog.STEP_TOKENS)
         self._step = Histogram(catalog.STEP_SECONDS)
         self._step_parts = LabelledNumber(catalog.STEP_PART_SECONDS, [("plan",), ("compute",), ("publish",)])
-        self.series: tuple[Series, ...] = tuple(vars(self).values())
+        own: tuple[Series, ...] = tuple(vars(self).values())
+        self._by_class = ClassMetrics(classes)
+        self.control = ControlMetrics()
+        self.series: tuple[Series, ...] = (*own, *self._by_class.series, *self.control.series)
 
     def record(self, record: Record) -> None:
         if isinstance(record, StepRecord):
@@ -44,7 +51,7 @@ class EngineMetrics:
             self._record_load(record)
         elif isinstance(record, RequestRecord):
             self._record_request(record)
-        else:
+        elif isinstance(record, LoadRecord):
             self._record_load(record)
 
     def _record_step(self, step: StepRecord) -> None:
@@ -54,8 +61,11 @@ class EngineMetrics:
         self._computed.add(step.num_tokens - step.num_prefill_tokens, "output")
         self._step_tokens.observe(step.num_tokens)
         self._record_step_time(step)
+        self._by_class.record_step(step)
+        self.control.record(step)
 
     def _record_load(self, load: StepRecord | LoadRecord) -> None:
+        self._by_class.record_load(load)
         self._running.value = load.num_running
         self._waiting.value = load.num_waiting
         self._blocks.value = load.num_blocks_total
@@ -70,7 +80,12 @@ class EngineMetrics:
         self._step_parts.add(step.finished_s - step.computed_s, "publish")
 
     def _record_request(self, request: RequestRecord) -> None:
-        self._finished.add(1, request.finish_reason.value)
+        if request.is_warmup:
+            self._record_warmup(request)
+            return
+        if request.refused_for is not None:
+            return  # counted by whoever tells the client, as those are whom the inbox refuses
+        self._by_class.record_request(request)
         self._aborted.value += request.finish_reason is FinishReason.ABORT
         self._request.observe(request.finished_s - request.arrived_s)
         self._request_prompt.observe(request.num_prompt_tokens)
@@ -78,15 +93,30 @@ class EngineMetrics:
         if request.started_s is not None:
             self._prompt_tokens.value += request.num_prompt_tokens
             self._cached_tokens.value += request.num_cached_tokens
-            self._queue.observe(request.started_s - request.arrived_s)
+            if request.prefix is not None:
+                self._record_prefix(request.prefix, request.num_prompt_tokens)
             self._record_tokens(request, request.started_s)
+
+    def _record_prefix(self, prefix: PrefixReport, num_prompt_tokens: int) -> None:
+        for level, num_tokens in prefix.num_tokens:
+            self._found_tokens.add(num_tokens, level.value)
+        if prefix.reason is not None:
+            self._misses.add(1, prefix.reason.value)
+            self._missed_tokens.add(num_prompt_tokens - prefix.num_cached_tokens, prefix.reason.value)
+
+    def _record_warmup(self, request: RequestRecord) -> None:
+        """Computed ahead for others: no user's request, so it is in no figure about those."""
+        is_whole = request.finish_reason in {FinishReason.STOP, FinishReason.LENGTH}
+        gave_way = request.finish_reason is FinishReason.ABORT
+        self._warmups.add(1, "computed" if is_whole else "gave_way" if gave_way else "failed")
+        if is_whole:
+            self._warmup_tokens.value += request.num_prompt_tokens - request.num_cached_tokens
 
     def _record_tokens(self, request: RequestRecord, started_s: float) -> None:
         if request.first_token_s is None:
             return
-        decode_s = request.finished_s - request.first_token_s
-        self._first_token.observe(request.first_token_s - request.arrived_s)
+        first_token_s = request.first_token_s - request.arrived_s
+        if request.predicted_ttft_s is not None and first_token_s > 0.0:
+            self._prediction_error.observe(abs(request.predicted_ttft_s - first_token_s) / first_token_s)
         self._prefill.observe(request.first_token_s - started_s)
-        self._decode.observe(decode_s)
-        if request.num_output_tokens > 1:
-            self._time_per_token.observe(decode_s / (request.num_output_tokens - 1))
+        self._decode.observe(request.finished_s - request.first_token_s)

@@ -1,51 +1,131 @@
 """Shows the series to Prometheus, in its text format or OpenMetrics. Costs nothing until somebody scrapes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Protocol
 
+import msgspec
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from tailrace.records import Record
+from tailrace.classes import STANDARD, ServiceClasses
+from tailrace.records import LoadRecord, Record, StepRecord
 from tailrace.telemetry import catalog
 from tailrace.telemetry.catalog import Kind
 from tailrace.telemetry.engine import EngineMetrics
 from tailrace.telemetry.experts import ExpertMetrics
+from tailrace.telemetry.gc_pauses import GcPauses
 from tailrace.telemetry.http import HttpMetrics
-from tailrace.telemetry.series import Histogram, LabelledNumber, Number, Series
+from tailrace.telemetry.levels import LevelMetrics
+from tailrace.telemetry.pool import PoolMetrics
+from tailrace.telemetry.process import ProcessMetrics
+from tailrace.telemetry.series import (
+    Histogram,
+    LabelledHistogram,
+    LabelledNumber,
+    Number,
+    Samples,
+    Series,
+    add_samples,
+    over_classes,
+    samples_of,
+)
+from tailrace.telemetry.shm import ShmMetrics
 
 __all__ = ["Metrics"]
 
 
 class Metrics:
-    """All metrics of one server: `record` is the engine's sink, `http` the front end's counters.
+    """All metrics of one server: `record` is the engine's sink, `http` and `shm` the front ends' counters.
 
-    `experts` asks for its counts when somebody looks.
+    `experts`, `pool` and `levels` ask for some of theirs when somebody looks; `gc_pauses` counts while it watches.
     """
 
-    def __init__(self, *, model_name: str, version: str) -> None:
-        self.engine = EngineMetrics()
-        self.http = HttpMetrics()
+    def __init__(
+        self, *, model_name: str, version: str, classes: ServiceClasses = STANDARD, process: str = "tailrace"
+    ) -> None:
+        self._names = model_name, version, classes
+        self.engine = EngineMetrics(classes)
+        self.http = HttpMetrics(classes)
+        self.shm = ShmMetrics()
         self.experts = ExpertMetrics()
+        self.pool = PoolMetrics()
+        self.levels = LevelMetrics()
+        self.gc_pauses = GcPauses()
+        self.process = ProcessMetrics(process)
         build = LabelledNumber(catalog.BUILD_INFO, [(version, model_name)])
         build.set(1, version, model_name)
         self._registry = CollectorRegistry()
-        series = (*self.engine.series, *self.experts.series, *self.http.series, build)
-        self._registry.register(_SeriesCollector(series, model_name))
+        engine = (*self.engine.series, *self.pool.series, *self.levels.series)
+        own = (*self.gc_pauses.series, *self.process.series)
+        self._asked: tuple[_Asked, ...] = (self.experts, self.pool, self.levels, self.process)
+        self._series = (*engine, *self.experts.series, *self.http.series, *self.shm.series, *own)
+        self._registry.register(_SeriesCollector((*self._series, build), model_name))
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
     def record(self, record: Record) -> None:
         """The engine's sink: counts one record, in the calling thread."""
         self.engine.record(record)
+        if isinstance(record, StepRecord | LoadRecord):
+            self.pool.record(record.pool)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that the Accept header asks for."""
-        self.experts.refresh()
+        self._refresh()
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+    def snapshot(self) -> bytes:
+        """All that is counted here, for `with_others` in another process. From any thread."""
+        self._refresh()
+        return _encode(_Snapshot([samples_of(series) for series in self._series], dict(self.experts.counts())))
+
+    def with_others(self, snapshots: Iterable[bytes]) -> "Metrics":
+        """What is counted here and in other processes together, as of now."""
+        model_name, version, classes = self._names
+        whole = Metrics(model_name=model_name, version=version, classes=classes)
+        whole._asked = ()
+        for data in (self.snapshot(), *snapshots):
+            whole._add(_decode(data))
+        return whole
+
+    def go_on_from(self, snapshot: bytes) -> None:
+        """Count on from what a process before this one counted, as it was last seen, so that nothing goes back."""
+        decoded = _decode(snapshot)
+        for series, samples in zip(self._series, decoded.series, strict=True):
+            if series.metric.kind is not Kind.GAUGE and series not in self.process.series:
+                add_samples(series, samples)
+
+    def _add(self, snapshot: "_Snapshot") -> None:
+        for series, samples in zip(self._series, snapshot.series, strict=True):
+            add_samples(series, samples)
+        if snapshot.experts:
+            self.experts.watch(lambda: snapshot.experts)
+
+    def _refresh(self) -> None:
+        for asked in self._asked:
+            asked.refresh()
+
+
+class _Asked(Protocol):
+    """What counts some things only when somebody looks."""
+
+    def refresh(self) -> None: ...
+
+
+class _Snapshot(msgspec.Struct, array_like=True):
+    """The samples of each series, in their order."""
+
+    series: list[Samples]
+    experts: dict[int, Sequence[int]]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Snapshot).decode
 
 
 class _SeriesCollector(Collector):
@@ -57,14 +137,14 @@ class _SeriesCollector(Collector):
         for series in self._series:
             yield _family(series, series.metric.name, {})
             for alias in series.metric.aliases:
-                yield _family(series, alias, self._alias_labels)
+                yield _family(over_classes(series), alias, self._alias_labels)
 
 
 def _family(series: Series, name: str, constant: dict[str, str]) -> Family:
     """The values of a series under a name, each with the constant labels in front."""
-    if isinstance(series, Histogram):
-        return _histogram_family(series, name, constant)
     labels = (*constant, *series.metric.labels)
+    if isinstance(series, Histogram | LabelledHistogram):
+        return _histogram_family(series, HistogramMetricFamily(name, series.metric.help, labels=labels), constant)
     make = CounterMetricFamily if series.metric.kind is Kind.COUNTER else GaugeMetricFamily
     family = make(name, series.metric.help, labels=labels)
     for values, number in _samples(series):
@@ -78,11 +158,15 @@ def _samples(series: Number | LabelledNumber) -> list[tuple[tuple[str, ...], flo
     return list(series.values.items())
 
 
-def _histogram_family(series: Histogram, name: str, constant: dict[str, str]) -> Family:
-    family = HistogramMetricFamily(name, series.metric.help, labels=tuple(constant))
-    total, buckets = 0, []
-    for bound, count in zip((*map(str, map(float, series.metric.buckets)), "+Inf"), series.counts, strict=True):
-        total += count
-        buckets.append((bound, total))
-    family.add_metric(tuple(constant.values()), buckets, series.sum)
+def _histogram_family(
+    series: Histogram | LabelledHistogram, family: HistogramMetricFamily, constant: dict[str, str]
+) -> HistogramMetricFamily:
+    histograms = {(): series} if isinstance(series, Histogram) else series.histograms
+    for values, histogram in histograms.items():
+        family.add_metric((*constant.values(), *values), _buckets(histogram), histogram.sum)
     return family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    bounds = (*map(str, map(float, histogram.metric.buckets)), "+Inf")
+    return list(zip(bounds, accumulate(histogram.counts), strict=True))

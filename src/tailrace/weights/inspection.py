@@ -10,6 +10,7 @@ from tailrace.models.config import LatentConfig, MixtureConfig, ModelConfig, Rop
 from tailrace.models.registry import build_program
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.expected import expected_shapes
+from tailrace.weights.kv_costs import KvCost, kv_costs
 from tailrace.weights.names import tensor_class
 from tailrace.weights.tensor_classes import TensorClass, is_mtp_loaded, tensor_classes
 
@@ -31,6 +32,7 @@ class ModelReport:
     stored_bytes: int
     weight_bytes: int
     kv_bytes_per_token: int  # 16 bit
+    kv_costs: tuple[KvCost, ...]
     context_tokens: int
     kv_tokens_at_context: int  # of them, whose keys and values are held at once
     kv_bytes_at_context: int
@@ -83,7 +85,8 @@ def inspect_checkpoint(
         raise SetupError(f"the context of {checkpoint.name} is 1 to {config.max_model_tokens} tokens")
     classes = tensor_classes(checkpoint, progress)
     kv_tokens = _kv_tokens(config, context_tokens)
-    kv_bytes = build_program(config).kv_values_per_token * _KV_VALUE_BYTES
+    program = build_program(config)
+    kv_bytes = program.kv_values_per_token * _KV_VALUE_BYTES
     return ModelReport(
         name=checkpoint.name,
         source=str(checkpoint.source),
@@ -94,6 +97,7 @@ def inspect_checkpoint(
         stored_bytes=checkpoint.stored_bytes,
         weight_bytes=sum(part.bytes for part in classes),
         kv_bytes_per_token=kv_bytes,
+        kv_costs=kv_costs(program, checkpoint.fingerprint),
         context_tokens=context_tokens,
         kv_tokens_at_context=kv_tokens,
         kv_bytes_at_context=kv_bytes * kv_tokens,

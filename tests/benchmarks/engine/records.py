@@ -1,6 +1,6 @@
 """Step records with the times and counts that matter to a test."""
 
-from tailrace.records import StepRecord
+from tailrace.records import PoolRecord, StepRecord
 
 __all__ = ["step_record"]
 
@@ -17,10 +17,12 @@ def step_record(started_s: float, *, num_tokens: int, num_running: int) -> StepR
         num_sampled=num_running,
         num_prefill_tokens=0,
         num_context_tokens=0,
+        num_read_tokens=0,
         num_running=num_running,
         num_waiting=0,
         num_preempted=0,
         num_blocks_used=0,
         num_blocks_cached=0,
         num_blocks_total=0,
+        pool=PoolRecord(),
     )

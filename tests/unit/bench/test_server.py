@@ -166,7 +166,7 @@ ANSWER = whole_answer(["a", "time", "and"])
 KINDS = {None, "disconnect", "empty", "server_error", "garbage"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, len(ANSWER) - 1), st.binary(max_size=3)), max_size=4), st.integers(0, 400))
 def test_no_damage_to_an_answer_makes_the_client_raise(damage: list[tuple[int, bytes]], cut: int) -> None:
     answer = bytearray(ANSWER)

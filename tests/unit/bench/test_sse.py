@@ -17,7 +17,7 @@ def test_an_event_is_its_data_lines_and_ends_at_a_blank_line() -> None:
     assert EventParser().feed(STREAM) == EVENTS
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_events_are_the_same_wherever_the_stream_is_cut(cuts: list[int]) -> None:
     bounds = [0, *sorted(cuts), len(STREAM)]

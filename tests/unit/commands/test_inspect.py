@@ -12,6 +12,7 @@ from tailrace.models.config import LatentConfig, MixtureConfig, SparseConfig
 from tailrace.ops.program import Routing
 from tailrace.weights.checkpoint import GgufVocabulary
 from tailrace.weights.inspection import ModelReport
+from tailrace.weights.kv_costs import KvCost
 from tailrace.weights.tensor_classes import TensorClass
 
 GATE = TensorClass("gate", 2, 4096, 2048, (("Q4_1", "q4", 1), ("Q6_K", "q8", 1)), 0.0123)
@@ -26,6 +27,7 @@ REPORT = ModelReport(
     stored_bytes=2304,
     weight_bytes=3 << 20,
     kv_bytes_per_token=512,
+    kv_costs=(KvCost("bf16", 512, 0.0012), KvCost("int8", 1288, None)),
     context_tokens=2048,
     kv_tokens_at_context=2048,
     kv_bytes_at_context=1 << 20,
@@ -92,6 +94,8 @@ def test_a_model_is_shown_with_its_sizes_and_what_it_needs(
     for expected in (
         "llama, 2 layers, 4,160 parameters",
         "KV per token         512 bytes",
+        "bf16                         512        +0.12%",
+        "int8                       1,288  not measured",
         "KV of 2,048 tokens   1.0 MiB",
         "memory needed        4.0 MiB for one request of that length",
         "1 Q4_1 -> q4, 1 Q6_K -> q8",

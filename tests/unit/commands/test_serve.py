@@ -1,12 +1,17 @@
+import re
+import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tailrace.app import PlannedModel, plan_model
 from tailrace.cli import main
 from tailrace.commands import serve
-from tailrace.config import EngineConfig, ModelSource, ServeConfig
+from tailrace.config import EngineConfig, KvEventsConfig, ModelSource, ServeConfig, WarmConfig
 from tailrace.errors import SetupError
+from tailrace.levels.config import LevelsConfig
+from tailrace.serving.shared import Places
 from tailrace.weights.counted import LoadProgress
 from tailrace.weights.load import open_checkpoint
 
@@ -18,13 +23,14 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeConfig]:
     def run(
         config: ServeConfig,
         on_planned: Callable[[PlannedModel], None],
-        on_ready: Callable[[str], None],
+        on_ready: Callable[[Places, float], None],
         progress: LoadProgress,
     ) -> None:
         configs.append(config)
-        on_ready("http://127.0.0.1:8000")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            on_ready(Places(listener), 2.7)
 
-    monkeypatch.setattr("tailrace.app.serve", run)
+    monkeypatch.setattr("tailrace.serving.run.serve", run)
     monkeypatch.setattr(serve, "fetch_default_model", lambda _model: None)
     return configs
 
@@ -35,14 +41,22 @@ def test_without_arguments_every_setting_is_its_default(
     assert main(["serve"]) == 0
 
     assert served == [ServeConfig()]
-    assert capsys.readouterr().err == "Serving at http://127.0.0.1:8000/v1 (Ctrl-C stops)\n"
+    classes, scale, place = capsys.readouterr().err.splitlines()
+    assert classes.startswith("Classes: gold 2.7 s and 135 ms, silver (default) ")
+    assert "2.7 times" in scale
+    assert re.fullmatch(r"Serving at http://127\.0\.0\.1:\d+/v1 \(Ctrl-C stops\)", place)
 
 
 def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
     arguments = (
-        "serve ./m.gguf --host 0.0.0.0 --port 8123 --name mine --max-model-tokens 2048 --max-running 8 "
-        "--budget-tokens 256 --chunk-tokens 32 --kv-memory 1.5GiB --kv-format f32 --block-tokens 32 --threads 2 "
-        "--backend reference --quantize int8"
+        "serve ./m.gguf --host 0.0.0.0 --port 8123 --shm here --name mine --max-model-tokens 2048 --max-running 8 "
+        "--budget-tokens 256 --chunk-tokens 32 --max-queued 99 --max-tenant-requests 7 --drain-timeout 2.5 "
+        "--keep-alive 5 --stall-timeout 7 --kv-memory 1.5GiB --kv-cache-dtype f32 --block-tokens 32 --threads 2 "
+        "--backend reference --quantize int8 --warm w.jsonl --warm-state s.jsonl --warm-tokens 0 "
+        "--kv-host 512MiB --kv-host-directory shared --kv-disk blocks --kv-disk-size 2GiB "
+        "--kv-redis redis://cache:6379/1 --kv-ttl 60 "
+        "--kv-events tcp://127.0.0.1:5557 --kv-events-topic kv@pod@mine --api-keys keys.jsonl "
+        "--max-answer-tokens 4096 --cors-origin https://a.example --cors-origin https://b.example"
     )
 
     assert main(arguments.split()) == 0
@@ -52,13 +66,150 @@ def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
         num_threads=2,
         block_tokens=32,
         kv_memory_bytes=3 << 29,
-        kv_format="f32",
+        kv_cache_dtype="f32",
         budget_tokens=256,
         chunk_tokens=32,
         max_running=8,
+        max_queued=99,
+        max_tenant_requests=7,
         max_model_tokens=2048,
     )
-    assert served == [ServeConfig(ModelSource("./m.gguf", "int8"), engine, "mine", "0.0.0.0", 8123)]
+    warm = WarmConfig(Path("w.jsonl"), Path("s.jsonl"), 0)
+    levels = LevelsConfig(1 << 29, Path("blocks"), 2 << 30, "redis://cache:6379/1", 60.0, Path("shared"))
+    events = KvEventsConfig("tcp://127.0.0.1:5557", "kv@pod@mine")
+    source = ModelSource("./m.gguf", "int8")
+    keys = Path("keys.jsonl")
+    assert served == [
+        ServeConfig(
+            source,
+            engine,
+            "mine",
+            "0.0.0.0",
+            8123,
+            api_keys=keys,
+            warm=warm,
+            levels=levels,
+            kv_events=events,
+            keep_alive_s=5.0,
+            stall_s=7.0,
+            shm="here",
+            drain_s=2.5,
+            max_answer_tokens=4096,
+            cors_origins=("https://a.example", "https://b.example"),
+        )
+    ]
+
+
+def test_a_server_on_the_network_has_keys_or_is_meant_to_have_none(
+    served: list[ServeConfig], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TAILRACE_API_KEY", raising=False)
+    assert main(["serve", "--host", "0.0.0.0"]) == 1
+    assert "--insecure" in capsys.readouterr().err
+    assert not served
+
+    assert main(["serve", "--host", "0.0.0.0", "--insecure"]) == 0
+    assert main(["serve", "--host", "0.0.0.0", "--api-keys", "keys.jsonl"]) == 0
+    monkeypatch.setenv("TAILRACE_API_KEY", "0123456789abcdef")
+    assert main(["serve", "--host", "0.0.0.0"]) == 0
+    assert main(["serve", "--host", "0.0.0.0", "--api-keys", "keys.jsonl"]) == 0
+    assert [config.api_key for config in served] == [None, None, "0123456789abcdef", None]
+    assert "0123456789abcdef" not in repr(served)
+
+
+def test_classes_of_a_file_take_the_place_of_the_standard_ones(
+    served: list[ServeConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "classes.jsonl"
+    path.write_text(
+        '{"name": "only", "priority": 1, "ttft_ms": 500, "itl_ms": 20, "queue_ttl_s": 5, "default": true}\n'
+    )
+    assert main(["serve", "--classes", str(path)]) == 0
+    (config,) = served
+    assert [each.name for each in config.engine.classes] == ["only"]
+    assert "only (default) 1.35 s and 54 ms" in capsys.readouterr().err
+
+    path.write_text("nonsense\n")
+    assert main(["serve", "--classes", str(path)]) == 1
+    assert f"{path}, line 1: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "url"),
+    [
+        ("", "redis://:secret@cache", "redis://:secret@cache"),
+        ("--kv-redis redis://other", "redis://:secret@cache", "redis://other"),
+        ("", "", None),
+    ],
+)
+def test_the_url_of_redis_may_be_kept_out_of_the_arguments(
+    served: list[ServeConfig], monkeypatch: pytest.MonkeyPatch, arguments: str, variable: str, url: str | None
+) -> None:
+    monkeypatch.setenv("TAILRACE_KV_REDIS", variable)
+    assert main(["serve", *arguments.split()]) == 0
+    assert served[0].levels.redis_url == url
+
+
+def test_a_topic_without_events_is_refused(served: list[ServeConfig], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--kv-events-topic", "kv@pod@mine"]) == 1
+    assert "--kv-events-topic is of --kv-events" in capsys.readouterr().err
+    assert not served
+
+
+def test_events_have_a_topic_of_their_own(served: list[ServeConfig]) -> None:
+    assert main(["serve", "--kv-events", "tcp://127.0.0.1:5557"]) == 0
+    assert served[0].kv_events == KvEventsConfig("tcp://127.0.0.1:5557", "kv-events")
+
+
+@pytest.mark.parametrize(("size", "host_bytes"), [("auto", "auto"), ("0", 0), ("64MiB", 64 << 20)])
+def test_shared_memory_has_a_size_or_none_or_chooses_it(
+    served: list[ServeConfig], size: str, host_bytes: int | str
+) -> None:
+    assert main(["serve", "--kv-host", size]) == 0
+    assert served[0].levels.host_bytes == host_bytes
+
+
+def test_an_empty_name_is_no_directory(served: list[ServeConfig], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--kv-disk", ""]) != 0
+    assert main(["serve", "--kv-host-directory", ""]) != 0
+    assert served == []
+    assert capsys.readouterr().err.count("an empty name is no directory") == 2
+
+
+def test_a_size_of_no_disk_is_refused(served: list[ServeConfig], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--kv-disk-size", "1GiB"]) == 1
+    assert served == []
+    assert "give a directory with --kv-disk" in capsys.readouterr().err
+
+
+def test_a_list_of_prompts_with_a_bad_line_is_refused_before_anything_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "warm.jsonl"
+    file.write_text('{"prompt": "good"}\n{"prompt": 1}\n')
+    assert main(["serve", "no-such-model.gguf", "--warm", str(file)]) == 1
+    assert (
+        capsys.readouterr().err
+        == f"tailrace: {file}, line 2: Expected `str | array | null`, got `int` - at `$.prompt`\n"
+    )
+
+
+@pytest.mark.parametrize("place", ["missing/state.jsonl", "list.jsonl/state.jsonl"])
+def test_a_state_that_cannot_be_written_is_refused_before_anything_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    (tmp_path / "list.jsonl").touch()
+    state = tmp_path / place
+    assert main(["serve", "no-such-model.gguf", "--warm-state", str(state)]) == 1
+    assert capsys.readouterr().err.startswith(f"tailrace: cannot write {state}: No")
+
+
+def test_the_list_of_an_operator_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = tmp_path / "list.jsonl"
+    listed.write_text('{"prompt": "good"}\n')
+    same = tmp_path / "other" / ".." / "list.jsonl"
+    assert main(["serve", "no-such-model.gguf", "--warm", str(listed), "--warm-state", str(same)]) == 1
+    assert "name the same file" in capsys.readouterr().err
 
 
 def test_a_server_that_cannot_start_says_why_in_one_line(
@@ -67,7 +218,7 @@ def test_a_server_that_cannot_start_says_why_in_one_line(
     def fail(_config: ServeConfig, **_hooks: object) -> None:
         raise SetupError("port 8000 is taken: give another with --port")
 
-    monkeypatch.setattr("tailrace.app.serve", fail)
+    monkeypatch.setattr("tailrace.serving.run.serve", fail)
 
     assert main(["serve", "./m.gguf"]) == 1
     assert capsys.readouterr().err == "tailrace: port 8000 is taken: give another with --port\n"
@@ -79,7 +230,7 @@ def test_kv_memory_that_bounds_requests_is_said_before_the_model_loads(
     def run(config: ServeConfig, on_planned: Callable[[PlannedModel], None], **_others: object) -> None:
         on_planned(plan_model(open_checkpoint(config.source.model), config.engine))
 
-    monkeypatch.setattr("tailrace.app.serve", run)
+    monkeypatch.setattr("tailrace.serving.run.serve", run)
 
     assert main(["serve", "tiny-deepseek", "--kv-memory", "64MiB"]) == 0
     assert capsys.readouterr().err == ""
@@ -100,3 +251,20 @@ def test_a_bound_that_the_model_cannot_have_is_refused_with_those_it_can(
         f"tailrace: tiny-deepseek takes 2 to 2,048 tokens, prompt and answer together, not {max_model_tokens:,}: "
         "change --max-model-tokens\n"
     )
+
+
+def test_keys_that_cannot_be_used_are_said_before_anything_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "keys.jsonl"
+    path.write_text('{"name": "shop", "key": "sk-0123456789abcdef", "class": "tin"}\n')
+    assert main(["serve", "./no-such-model.gguf", "--api-keys", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert f"{path}, line 1: class must be one of gold, silver, bronze, not 'tin'" in error
+    assert "0123456789" not in error
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "-1", "86401"])
+def test_a_drain_without_an_end_is_misuse(seconds: str, served: list[ServeConfig]) -> None:
+    assert main(["serve", "--drain-timeout", seconds]) == 2
+    assert not served

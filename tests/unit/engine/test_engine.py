@@ -5,11 +5,12 @@ import pytest
 
 from tailrace.engine.engine import Engine
 from tailrace.engine.intake import Intake, IntakeConfig
+from tailrace.errors import Overloaded, RefusalReason
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.records import LoadRecord, Record, RequestRecord, StepRecord
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
-from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
+from tailrace.types import CacheAnswer, FinishReason, Refusal, Request, SamplingParams, TokenEvent
 
 
 class CountingRunner:
@@ -34,24 +35,30 @@ class CountingRunner:
 class Bench:
     """An engine with everything it said."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_queued: int = 4) -> None:
         self.events: list[TokenEvent] = []
+        self.answers: list[CacheAnswer] = []
         self.records: list[Record] = []
         self._now_s = 0.0
+        self.tick_s = 1.0  # that pass whenever the clock is read
         self.runner = CountingRunner()
-        self.intake = Intake(IntakeConfig(max_queued=4, max_queued_tokens=64, max_model_tokens=32), self._tick)
+        self.intake = Intake(IntakeConfig(max_queued, max_queued_tokens=640, max_model_tokens=32), self._tick)
         scheduler = Scheduler(
-            SchedulerConfig(
-                budget_tokens=8, max_running=2, max_waiting=8, max_waiting_tokens=99, max_model_tokens=32, eos_ids=()
-            ),
+            SchedulerConfig(budget_tokens=8, max_running=2, max_model_tokens=32, eos_ids=()),
             KvCache(KvCacheConfig(num_blocks=16, block_tokens=4, root_parts=("m",))),
         )
         self.engine = Engine(
-            scheduler, self.runner, self.intake, publish=self.events.extend, emit=self.records.append, clock=self._tick
+            scheduler,
+            self.runner,
+            self.intake,
+            publish=self.events.extend,
+            reply=self.answers.append,
+            emit=self.records.append,
+            clock=self._tick,
         )
 
     def _tick(self) -> float:
-        self._now_s += 1.0
+        self._now_s += self.tick_s
         return self._now_s
 
     def submit(self, name: str, num_prompt_tokens: int = 3, max_tokens: int = 3) -> None:
@@ -120,15 +127,56 @@ def test_an_aborted_request_ends_once_and_is_recorded(bench: Bench) -> None:
 
 
 def test_a_request_that_the_scheduler_refuses_ends_with_an_error(bench: Bench) -> None:
-    bench.submit("a", num_prompt_tokens=30, max_tokens=100)
-    bench.run()
-    bench.submit("same", max_tokens=2)
-    bench.submit("same", max_tokens=2)
+    bench.intake.submit(Request("a", (-1,), SamplingParams(max_tokens=2)))
     bench.run()
 
-    assert bench.events[-1].request_id == "same"
-    assert sum(event.finish_reason is FinishReason.ERROR for event in bench.events) == 1
+    (end,) = bench.events
+    assert end.finish_reason is FinishReason.ERROR
+    assert end.error == "token ids must lie in [0, 4294967295]: found -1 and -1"
     assert bench.intake.num_queued == 0
+    assert bench.intake.request_ids == ()
+
+
+def test_a_request_that_the_scheduler_refuses_for_now_ends_with_its_reason(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_scheduler: Scheduler, _request: Request) -> None:
+        raise Overloaded("too late", retry_after_s=3.0, reason=RefusalReason.TARGET_UNREACHABLE)
+
+    monkeypatch.setattr(Scheduler, "add", refuse)
+    bench.submit("a")
+    bench.run()
+
+    (end,) = bench.events
+    assert (end.finish_reason, end.error) == (FinishReason.ERROR, None)
+    assert end.refusal == Refusal(RefusalReason.TARGET_UNREACHABLE, "too late", 3.0)
+
+
+def test_a_request_that_is_aborted_before_it_is_looked_at_costs_no_look(bench: Bench) -> None:
+    bench.submit("a")
+    bench.intake.abort("a")
+    bench.run()
+
+    assert [event.finish_reason for event in bench.events] == [FinishReason.ABORT]
+    (record,) = [record for record in bench.records if isinstance(record, RequestRecord)]
+    assert (record.finish_reason, record.num_prompt_tokens, record.started_s) == (FinishReason.ABORT, 3, None)
+    assert record.class_name == "silver"
+    assert bench.intake.request_ids == ()
+
+
+def test_streams_go_on_while_a_storm_is_taken_in() -> None:
+    bench = Bench(max_queued=100)
+    bench.submit("a", max_tokens=20)
+    bench.engine.drain_intake()
+    bench.engine.step()  # of two looks at the clock: a piece takes as long as one of them, more than its share
+    for number in range(40):
+        bench.submit(f"r{number}")
+        bench.intake.abort(f"r{number}")
+    for count in (16, 32, 40):
+        bench.engine.drain_intake()
+        bench.engine.step()
+        assert sum(event.finish_reason is FinishReason.ABORT for event in bench.events) == count
+    assert len(bench.tokens("a")) == 4
 
 
 def test_the_queue_counts_a_request_until_it_runs(bench: Bench) -> None:
@@ -171,3 +219,27 @@ def test_a_failing_step_ends_every_request_with_an_error_and_the_loop(bench: Ben
     ends = {event.request_id: event.error for event in bench.events if event.finish_reason is FinishReason.ERROR}
     assert set(ends) == {"a", "b"}
     assert all(error == "the engine failed; see the server's log" for error in ends.values())
+
+
+def test_an_engine_left_alone_gives_all_memory_back_and_says_so(bench: Bench) -> None:
+    bench.submit("a")
+    bench.run()
+    for _ in range(1_000):  # a second each
+        bench.engine.tidy()
+
+    told = [record.pool for record in bench.records if isinstance(record, LoadRecord)]
+    assert [pool.num_idle for pool in told] == [0, 0]
+    assert [pool.num_committed_chunks for pool in told] == [1, 0]
+    assert told[-1].num_swept_total == 1
+
+
+def test_the_pool_is_looked_at_now_and_then_while_a_stream_only_goes_on(bench: Bench) -> None:
+    bench.tick_s = 0.001
+    bench.submit("a", max_tokens=29)
+    bench.run()
+
+    told = [record.pool for record in bench.records if isinstance(record, StepRecord)]
+    assert len(told) == 29
+    assert 3 <= len({id(pool) for pool in told}) < 10
+    assert (told[0].num_filling, told[0].num_committed_chunks) == (1, 1)
+    assert (told[-1].num_filling, told[-1].num_sealed) == (0, 0)

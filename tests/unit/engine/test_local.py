@@ -3,21 +3,26 @@ import threading
 
 import pytest
 
-from tailrace.engine.engine import Engine, Publish
+from tailrace.engine.engine import Engine, Publish, Reply
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.engine.local import LocalEngine
 from tailrace.errors import ContextTooLong, UnavailableError
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
-from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
+from tailrace.types import FinishReason, Level, PromptTarget, Request, SamplingParams, TenantTarget, TokenEvent
 
 
 class Runner:
     def __init__(self) -> None:
         self.fail = False
+        self.gate: threading.Event | None = None
+        self.has_begun = threading.Event()
 
     def run(self, plan: StepPlan) -> StepResult:
+        self.has_begun.set()
+        if self.gate is not None:
+            self.gate.wait()
         if self.fail:
             raise RuntimeError("the device is gone")
         return StepResult(plan.step_id, tuple(SampledToken(p.request_id, 7) for p in plan.slices if p.is_sampled))
@@ -32,12 +37,10 @@ class Local:
         self.intake = Intake(IntakeConfig(max_queued=4, max_queued_tokens=64, max_model_tokens=32))
         self.engine = LocalEngine(self.intake, self._build, self.failed.set)
 
-    def _build(self, publish: Publish) -> Engine:
-        config = SchedulerConfig(
-            budget_tokens=8, max_running=2, max_waiting=8, max_waiting_tokens=99, max_model_tokens=32, eos_ids=()
-        )
+    def _build(self, publish: Publish, reply: Reply) -> Engine:
+        config = SchedulerConfig(budget_tokens=8, max_running=2, max_model_tokens=32, eos_ids=())
         scheduler = Scheduler(config, KvCache(KvCacheConfig(num_blocks=16, block_tokens=4, root_parts=("m",))))
-        return Engine(scheduler, self.runner, self.intake, publish=publish, emit=lambda _: None)
+        return Engine(scheduler, self.runner, self.intake, publish=publish, reply=reply, emit=lambda _: None)
 
 
 def request(name: str, num_tokens: int = 3, max_tokens: int = 4) -> Request:
@@ -85,6 +88,7 @@ async def test_a_failed_engine_is_reported_and_takes_nothing_more() -> None:
     assert not local.engine.is_ready
     with pytest.raises(UnavailableError, match="stopped"):
         local.engine.submit(request("b"))
+    local.engine.close()
 
 
 async def test_closing_is_no_failure() -> None:
@@ -94,3 +98,47 @@ async def test_closing_is_no_failure() -> None:
 
     assert not local.failed.is_set()
     assert all(thread.name != "tailrace-engine" for thread in threading.enumerate())
+
+
+async def test_questions_are_answered_while_requests_run_and_when_nothing_does() -> None:
+    local = Local()
+    prompt = tuple(range(9))
+    assert (await local.engine.explain(prompt, "")).prefix.num_cached_tokens == 0
+    stream = asyncio.create_task(read(local, request("a", num_tokens=9, max_tokens=20)))
+    await asyncio.gather(*(local.engine.explain(prompt, "") for _ in range(8)))
+    assert len(await stream) == 20
+    assert (await local.engine.explain(prompt, "")).prefix.num_cached_tokens == 8
+    assert (await local.engine.explain(prompt, "other")).prefix.num_cached_tokens == 0
+    done = await local.engine.invalidate(PromptTarget(prompt))
+    assert done.num_dropped == ((Level.ENGINE, 7),)
+    assert (await local.engine.explain(prompt, "")).prefix.num_cached_tokens == 0
+    local.engine.close()
+
+
+async def test_a_question_to_an_engine_that_ends_is_refused() -> None:
+    local = Local()
+    local.runner.gate = threading.Event()
+    stream = asyncio.create_task(read(local, request("a")))
+    await asyncio.to_thread(local.runner.has_begun.wait)
+    question = asyncio.create_task(local.engine.explain((1, 2), ""))
+    await asyncio.sleep(0)  # it is in the inbox, and the step loop is in a step
+    local.runner.fail = True
+    local.runner.gate.set()
+
+    with pytest.raises(UnavailableError):
+        await question
+    with pytest.raises(UnavailableError):
+        await local.engine.invalidate(TenantTarget(""))
+    await stream
+    await asyncio.wait_for(local.failed.wait(), timeout=10)
+    local.engine.close()
+
+
+async def test_a_question_nobody_waits_for_any_more_is_harmless() -> None:
+    local = Local()
+    question = asyncio.create_task(local.engine.explain((1, 2), ""))
+    await asyncio.sleep(0)
+    question.cancel()
+    await asyncio.gather(question, return_exceptions=True)
+    assert len(await read(local, request("a"))) == 4
+    local.engine.close()

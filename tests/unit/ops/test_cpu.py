@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_weights_are_counted() -> None:
     assert load().weight_bytes >= sum(weight.values.nbytes for weight in weights)
 
 
-@pytest.mark.parametrize(("kv_format", "bytes_per_head"), [("bf16", 64), ("f32", 128), ("int8", 36)])
+@pytest.mark.parametrize(("kv_format", "bytes_per_head"), [("bf16", 64), ("f32", 128), ("int8", 36), ("fp8_e4m3", 36)])
 def test_blocks_are_counted_before_and_after_loading(kv_format: KvFormat, bytes_per_head: int) -> None:
     backend = CpuBackend(kv_format=kv_format)
     heads = 2 * CONFIG.num_kv_heads * CONFIG.num_layers  # of 24 dimensions, kept as 32
@@ -167,6 +168,38 @@ def test_two_callers_at_once_are_refused_or_served_but_never_mixed_up() -> None:
 def test_a_copy_outside_of_the_pool_is_refused(source: int, target: int, num_tokens: int) -> None:
     with pytest.raises(EngineError, match="copy_block"):
         load().copy_block(source, target, num_tokens)
+
+
+def get_memory(executable: CpuExecutable, blocks: range) -> None:
+    executable.commit(blocks)
+    executable.populate(blocks)
+
+
+@pytest.mark.parametrize("num_blocks", [64, 4100])
+def test_memory_of_the_pool_comes_and_goes_with_its_chunks(num_blocks: int) -> None:
+    """In pages of the usual size, and in huge ones where the system gives them: then two chunks share most pages."""
+    with closing(load(replace(LIMITS, num_blocks=num_blocks))) as executable:
+        chunk_bytes, huge_bytes = executable.kv_bytes_per_block * num_blocks // 4, 2 << 20
+        assert executable.kv_resident_bytes == 0
+        get_memory(executable, range(num_blocks // 4))
+        assert chunk_bytes <= executable.kv_resident_bytes <= chunk_bytes + huge_bytes
+        get_memory(executable, range(num_blocks // 2, num_blocks))
+        assert executable.kv_resident_bytes >= 3 * chunk_bytes
+        executable.release(range(num_blocks // 2, num_blocks))
+        assert chunk_bytes <= executable.kv_resident_bytes <= chunk_bytes + huge_bytes
+        executable.release(range(num_blocks // 4))
+        assert executable.kv_resident_bytes == 0
+
+
+@pytest.mark.parametrize("blocks", [range(-1, 2), range(LIMITS.num_blocks, LIMITS.num_blocks + 1)])
+def test_memory_for_blocks_outside_of_the_pool_is_refused(blocks: range) -> None:
+    executable = load()
+    with pytest.raises(EngineError, match="refused to commit"):
+        executable.commit(blocks)
+    with pytest.raises(EngineError, match="refused to populate"):
+        executable.populate(blocks)
+    with pytest.raises(EngineError, match="refused to release"):
+        executable.release(blocks)
 
 
 def test_a_closed_executable_says_so() -> None:

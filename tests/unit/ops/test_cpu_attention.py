@@ -17,7 +17,13 @@ from tests.support.steps import Part, limits, step
 
 LIMITS: Limits = limits(max_tokens=200, max_sequences=1, max_model_tokens=208, block_tokens=16)
 NO_TURN = RopeSpec(inv_freq=(0.0,))
-TOLERANCE: dict[KvFormat, float] = {"f32": 1e-5, "bf16": 0.01, "int8": 0.02}  # of the root mean square
+# Of the root mean square; without and with an outlier, which a code of 8 bits rounds in steps of its own size.
+TOLERANCE: dict[KvFormat, tuple[float, float]] = {
+    "f32": (1e-5, 1e-5),
+    "bf16": (0.01, 0.05),
+    "int8": (0.02, 0.1),
+    "fp8_e4m3": (0.1, 0.8),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def exact(shape: Shape, qkv: NDArray[np.float32]) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("kv_format", TOLERANCE)
 @pytest.mark.parametrize("isa", supported_isas())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(shape=shapes, seed=st.integers(0, 1000), outlier=st.sampled_from([1.0, 30.0]))
 def test_attention_is_softmax_whatever_the_sizes(
     isa: str, kv_format: KvFormat, shape: Shape, seed: int, outlier: float
@@ -83,4 +89,4 @@ def test_attention_is_softmax_whatever_the_sizes(
     computed = executable.logits(step(LIMITS, Part(0, 0, range(shape.num_tokens))))
 
     error = np.sqrt(np.square(computed - expected).mean() / np.square(expected).mean())
-    assert error < TOLERANCE[kv_format] * (1 if kv_format == "f32" or outlier == 1.0 else 5)
+    assert error < TOLERANCE[kv_format][outlier > 1]

@@ -125,7 +125,7 @@ def error(rows: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
 
 @pytest.mark.parametrize("name", PACKS)
 @pytest.mark.parametrize("isa", supported_isas())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(shape=shapes, num_rows=st.integers(1, 9) | st.integers(10, 200))
 def test_experts_add_what_the_reference_says(isa: str, name: str, shape: Shape, num_rows: int) -> None:
     logits = spread_logits(shape)

@@ -20,9 +20,9 @@ MAX_TOKENS = 240
 LIMITS: Limits = replace(
     limits(max_tokens=MAX_TOKENS, max_sequences=2, max_model_tokens=MAX_TOKENS, block_tokens=16), num_threads=2
 )
-# How far a score may be off, of the root mean square of all: positions this near to the last that is selected may take
-# its place.
-TOLERANCE: dict[KvFormat, float] = {"f32": 1e-5, "bf16": 0.02, "int8": 0.05}
+# How far a score may be off, of what a query and a key as long as its own usually make: positions this near to the last
+# that is selected may take its place.
+TOLERANCE: dict[KvFormat, float] = {"f32": 1e-5, "bf16": 0.01, "int8": 0.05, "fp8_e4m3": 0.15}
 EPS = 1e-6
 
 Ids = NDArray[np.int32]
@@ -89,14 +89,31 @@ def random_weights(shape: Shape, seed: int = 0) -> dict[str, PackedTensor]:
 
 def scores(shape: Shape, weights: dict[str, PackedTensor]) -> NDArray[np.float64]:
     """[tokens, positions] in float64, of every token at its own position."""
+    q, k, head_weights = operands(shape, weights)
+    keys = turn(shape, k[:, None])[:, 0]
+    products = np.einsum("thd,sd->ths", turn(shape, q), keys)
+    result: NDArray[np.float64] = np.einsum("ths,th->ts", np.maximum(products, 0), head_weights)
+    return result
+
+
+def usual_scores(shape: Shape, weights: dict[str, PackedTensor]) -> NDArray[np.float64]:
+    """[tokens, positions]: the size of a score whose queries and key have these lengths and any directions."""
+    q, k, head_weights = operands(shape, weights)
+    of_queries = np.einsum("th,th->t", np.linalg.norm(q, axis=2), np.abs(head_weights))
+    result: NDArray[np.float64] = np.outer(of_queries, np.linalg.norm(k, axis=1)) / np.sqrt(shape.head_dim)
+    return result
+
+
+def operands(
+    shape: Shape, weights: dict[str, PackedTensor]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Queries [tokens, heads, D], normed keys [tokens, D], weights [tokens, heads]."""
     values = {name: weight.values.astype(np.float64) for name, weight in weights.items()}
-    k, q = values["k"], values["q"].reshape(shape.num_tokens, shape.num_heads, shape.head_dim)
+    k = values["k"]
     centred = k - k.mean(axis=1, keepdims=True)
     normed = centred / np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + EPS)
-    keys = turn(shape, (normed * values["norm"] + values["norm.bias"])[:, None])[:, 0]
-    products = np.einsum("thd,sd->ths", turn(shape, q), keys)
-    result: NDArray[np.float64] = np.einsum("ths,th->ts", np.maximum(products, 0), values["head_weights"])
-    return result
+    q = values["q"].reshape(shape.num_tokens, shape.num_heads, shape.head_dim)
+    return q, normed * values["norm"] + values["norm.bias"], values["head_weights"]
 
 
 def turn(shape: Shape, heads: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -121,14 +138,14 @@ def selections(executable: Executable, *parts: Part, of: Limits = LIMITS) -> Ids
 
 @pytest.mark.parametrize("kv_format", TOLERANCE)
 @pytest.mark.parametrize("isa", supported_isas())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(shape=shapes, seed=st.integers(0, 1000))
 def test_the_positions_with_the_largest_scores_are_selected(
     isa: str, kv_format: KvFormat, shape: Shape, seed: int
 ) -> None:
     weights = random_weights(shape, seed)
     expected = scores(shape, weights)
-    tolerance = TOLERANCE[kv_format] * np.sqrt(np.square(expected).mean())
+    tolerance = TOLERANCE[kv_format] * usual_scores(shape, weights)
 
     computed = selections(load(shape, weights, isa, kv_format), Part(0, 0, range(shape.num_tokens)))
 
@@ -139,7 +156,9 @@ def test_the_positions_with_the_largest_scores_are_selected(
         assert np.all(np.diff(chosen) > 0)
         assert 0 <= chosen[0] <= chosen[-1] <= position
         if len(others) > 0:
-            assert expected[position, chosen].min() >= expected[position, others].max() - 2 * tolerance
+            at_most = (expected + tolerance)[position, chosen]
+            at_least = (expected - tolerance)[position, others]
+            assert at_most.min() >= at_least.max()
 
 
 @pytest.mark.parametrize("kv_format", TOLERANCE)

@@ -60,7 +60,7 @@ def test_logits_have_a_row_for_each_sampled_row() -> None:
     assert np.array_equal(logits, whole(IDS)[[19, 3]])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(chunk_tokens=st.integers(1, 20), slot=st.integers(0, 3))
 def test_chunks_and_places_do_not_change_a_bit(chunk_tokens: int, slot: int) -> None:
     chunked = teacher_forced(load(), LIMITS, IDS, chunk_tokens=chunk_tokens, slot=slot)

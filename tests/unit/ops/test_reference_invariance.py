@@ -36,7 +36,7 @@ def whole(config: ModelConfig) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("name", DEEPSEEK_CONFIGS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(chunk_tokens=st.integers(1, 30), slot=st.integers(0, 3))
 def test_chunks_and_places_do_not_change_a_bit(name: str, chunk_tokens: int, slot: int) -> None:
     config = DEEPSEEK_CONFIGS[name]

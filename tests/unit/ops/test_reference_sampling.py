@@ -221,7 +221,7 @@ def test_when_everything_is_forbidden_the_lowest_id_is_taken() -> None:
     assert sample(np.zeros((1, 3), np.float32), sampling(1, bias=bias)).token_ids[0] == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.builds(
         sampling,

@@ -2,7 +2,7 @@ import numpy as np
 
 from tailrace.ops.api import Limits
 from tailrace.runtime.batch import SequenceTable
-from tailrace.scheduler.plan import SequenceEntry, SequenceSlice
+from tailrace.scheduler.plan import BlockMove, SequenceEntry, SequenceSlice
 from tailrace.types import SamplingParams
 
 LIMITS = Limits(
@@ -95,3 +95,32 @@ def test_a_sequence_may_enter_behind_blocks_that_were_never_there() -> None:
         table.move_blocks([SequenceSlice(name, 16, 4, is_sampled=True, new_blocks=(4,))])
         assert table.block_tables[slot, :5].tolist() == [6, 6, 6, 8, 4]
         table.leave(name)
+
+
+def test_a_moved_block_is_read_at_its_new_place_in_all_tables() -> None:
+    table = SequenceTable(LIMITS)
+    slots = [table.enter(entry(name, *range(12))) for name in "ab"]
+    table.move_blocks([SequenceSlice("a", 0, 12, is_sampled=True, new_blocks=(7, 3, 9))])
+    table.move_blocks([SequenceSlice("b", 0, 12, is_sampled=True, new_blocks=(7, 3, 2))])
+    tables = table.block_tables
+
+    table.relocate([BlockMove(9, 0), BlockMove(7, 14)])
+
+    assert [tables[slot, :3].tolist() for slot in slots] == [[14, 3, 0], [14, 3, 2]]
+
+
+def test_the_only_block_of_a_table_is_moved() -> None:
+    table = SequenceTable(LIMITS)
+    slot = table.enter(entry("a", 1))
+    table.move_blocks([SequenceSlice("a", 0, 1, is_sampled=True, new_blocks=(15,))])
+    table.relocate([BlockMove(15, 0)])
+    assert table.block_tables[slot, 0] == 0
+
+
+def test_a_place_left_behind_follows_the_block_it_names() -> None:
+    table = SequenceTable(LIMITS)
+    slot = table.enter(entry("a", *range(20)))
+    table.move_blocks([SequenceSlice("a", 0, 8, is_sampled=False, new_blocks=(7, 3))])
+    table.move_blocks([SequenceSlice("a", 8, 8, is_sampled=False, new_blocks=(5, 9), num_released=1)])
+    table.relocate([BlockMove(3, 4)])
+    assert table.block_tables[slot, :4].tolist() == [4, 4, 5, 9]

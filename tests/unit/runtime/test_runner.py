@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailrace.ops.api import MAX_TOP_LOGPROBS, SampleOutputs, SamplingInputs, StepInputs
 from tailrace.runtime.runner import Runner
-from tailrace.scheduler.plan import SequenceEntry, SequenceSlice, StepPlan
+from tailrace.scheduler.plan import BlockCopy, BlockMove, SequenceEntry, SequenceSlice, StepPlan, StepResult
 from tailrace.types import SamplingParams
 from tests.support.steps import limits
 
@@ -27,6 +27,8 @@ class Recorder:
     def __init__(self) -> None:
         self.seen: list[tuple[StepInputs, SamplingInputs]] = []
         self.steps: list[StepInputs] = []
+        self.copied: list[tuple[int, int, int]] = []
+        self.memory: list[tuple[str, range]] = []  # what was done to which blocks, in order
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         self.seen.append(deepcopy((step, sampling)))
@@ -39,11 +41,29 @@ class Recorder:
             top_logprobs=np.zeros((rows, MAX_TOP_LOGPROBS), np.float32),
         )
 
+    @property
+    def kv_pool(self) -> NDArray[np.uint8]:
+        raise NotImplementedError
+
     def logits(self, step: StepInputs) -> NDArray[np.float32]:
         raise NotImplementedError
 
     def copy_block(self, source: int, target: int, num_tokens: int) -> None:
+        self.copied.append((source, target, num_tokens))
+        self.memory.append(("copy", range(target, target + 1)))
+
+    @property
+    def kv_resident_bytes(self) -> int:
         raise NotImplementedError
+
+    def commit(self, blocks: range) -> None:
+        self.memory.append(("commit", blocks))
+
+    def populate(self, blocks: range) -> None:
+        self.memory.append(("populate", blocks))
+
+    def release(self, blocks: range) -> None:
+        self.memory.append(("release", blocks))
 
     def close(self) -> None:
         pass
@@ -138,3 +158,49 @@ def test_log_probabilities_come_in_every_step_of_steady_decode() -> None:
         result = runner.run(plan(2 + step_id, decode("a", 3 + step_id), decode("b", 2 + step_id)))
 
         assert [token.logprob for token in result.sampled] == [-0.5, -0.5]
+
+
+def test_a_move_within_steady_decode_is_seen_by_the_arrays_that_are_kept() -> None:
+    recorder = Recorder()
+    runner = Runner(recorder, LIMITS, eos_ids=())
+    runner.run(first())
+    runner.run(plan(2, decode("a", 3), decode("b", 2)))
+    runner.run(replace(plan(3, decode("a", 4, 5), decode("b", 3)), moves=(BlockMove(7, 2), BlockMove(8, 0))))
+
+    step, _ = recorder.seen[-1]
+    assert [step.block_tables[slot, 0] for slot in step.slots] == [2, 0]
+    assert step.block_tables[step.slots[0], 1] == 5
+    assert recorder.copied == [(7, 2, LIMITS.block_tokens), (8, 0, LIMITS.block_tokens)]
+    assert recorder.steps[-1] is recorder.steps[-2]
+
+
+def test_moves_without_a_step_are_made() -> None:
+    recorder = Recorder()
+    runner = Runner(recorder, LIMITS, eos_ids=())
+    assert runner.run(StepPlan(1, (), (), (), (), (BlockMove(3, 1),))).sampled == ()
+    assert recorder.copied == [(3, 1, LIMITS.block_tokens)]
+
+
+def test_memory_comes_before_copies_and_goes_after_them_and_before_the_step() -> None:
+    recorder = Recorder()
+    runner = Runner(recorder, LIMITS, eos_ids=())
+    step = replace(
+        first(), copies=(BlockCopy(7, 9, 2),), committed=(range(8, 10), range(20, 24)), released=(range(30, 32),)
+    )
+    runner.run(step)
+    assert recorder.memory == [
+        ("commit", range(8, 10)),
+        ("populate", range(8, 10)),
+        ("commit", range(20, 24)),
+        ("populate", range(20, 22)),  # no more than a step can fill: four blocks of four tokens
+        ("copy", range(9, 10)),
+        ("release", range(30, 32)),
+    ]
+
+
+def test_a_plan_without_slices_changes_memory_and_computes_nothing() -> None:
+    recorder = Recorder()
+    result = Runner(recorder, LIMITS, eos_ids=()).run(replace(plan(5), released=(range(4),)))
+    assert result == StepResult(5, ())
+    assert recorder.memory == [("release", range(4))]
+    assert not recorder.steps

@@ -1,18 +1,20 @@
 import pytest
 
 from tailrace.kvcache.cache import KvCacheConfig
+from tailrace.kvcache.config import SweepConfig
 from tailrace.scheduler.plan import StepPlan
 from tailrace.scheduler.scheduler import SchedulerConfig
 from tailrace.types import Request
 from tests.support.simulation import SimulatedEngine, make_request
 
-CONFIG = SchedulerConfig(
-    budget_tokens=32, max_running=8, max_waiting=100, max_waiting_tokens=10_000, max_model_tokens=200, eos_ids=()
-)
+CONFIG = SchedulerConfig(budget_tokens=32, max_running=8, max_model_tokens=200, eos_ids=())
 
 
-def engine_with(num_blocks: int, *requests: Request, block_tokens: int = 4) -> SimulatedEngine:
-    engine = SimulatedEngine(CONFIG, KvCacheConfig(num_blocks, block_tokens, ("model",)))
+def engine_with(
+    num_blocks: int, *requests: Request, block_tokens: int = 4, sweep: SweepConfig | None = None
+) -> SimulatedEngine:
+    kv = KvCacheConfig(num_blocks, block_tokens, ("model",), sweep=sweep or SweepConfig())
+    engine = SimulatedEngine(CONFIG, kv)
     for request in requests:
         engine.add(request)
     return engine
@@ -63,7 +65,8 @@ def test_a_preempted_request_goes_before_those_that_came_later() -> None:
 def test_a_preempted_request_finds_its_blocks_again_but_for_those_that_others_took(
     num_more_steps: int, num_found: int
 ) -> None:
-    engine = engine_with(6, make_request("old", prompt(1, 8), 16), make_request("young", prompt(2, 12), 6))
+    requests = make_request("old", prompt(1, 8), 16), make_request("young", prompt(2, 12), 6)
+    engine = engine_with(6, *requests, sweep=SweepConfig(free_share=0.0))
     step_until_one_leaves(engine)
     for _ in range(num_more_steps):
         engine.step()

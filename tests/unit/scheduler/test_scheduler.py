@@ -1,10 +1,10 @@
 import pytest
 
-from tailrace.errors import EngineError, InvalidRequest, Overloaded
+from tailrace.errors import EngineError, InvalidRequest
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import MAX_UNREAD_RECORDS, Scheduler, SchedulerConfig
-from tailrace.types import FinishReason, TokenEvent, TokenLogprob
+from tailrace.types import FinishReason, TokenEvent, TokenLogprob, packed
 from tests.support.simulation import make_request
 
 EOS = 0
@@ -14,16 +14,12 @@ def make_scheduler(
     *,
     budget_tokens: int = 16,
     max_running: int = 4,
-    max_waiting: int = 100,
-    max_waiting_tokens: int = 10_000,
     max_model_tokens: int = 100,
     num_blocks: int = 100,
     block_tokens: int = 4,
     chunk_tokens: int | None = None,
 ) -> Scheduler:
-    config = SchedulerConfig(
-        budget_tokens, max_running, max_waiting, max_waiting_tokens, max_model_tokens, (EOS,), chunk_tokens
-    )
+    config = SchedulerConfig(budget_tokens, max_running, max_model_tokens, (EOS,), chunk_tokens)
     return Scheduler(config, KvCache(KvCacheConfig(num_blocks, block_tokens, ("model",))))
 
 
@@ -52,6 +48,12 @@ def shares(planned: StepPlan) -> dict[str, int]:
     return {part.request_id: part.num_tokens for part in planned.slices}
 
 
+def sent(event: TokenEvent | None) -> tuple[str, int | None, int, FinishReason | None]:
+    """What matters of an event here."""
+    assert event is not None
+    return event.request_id, event.token_id, event.num_cached_tokens, event.finish_reason
+
+
 def test_an_idle_scheduler_plans_nothing() -> None:
     scheduler = make_scheduler()
     assert scheduler.plan(0.0) is None
@@ -63,10 +65,10 @@ def test_a_prompt_enters_with_its_tokens_and_blocks_and_is_sampled() -> None:
     request = make_request("a", range(1, 7))
     scheduler.add(request)
     planned = plan(scheduler)
-    assert planned.entered[0].token_ids == (1, 2, 3, 4, 5, 6)
+    assert planned.entered[0].token_ids == packed([1, 2, 3, 4, 5, 6])
     (part,) = planned.slices
     assert (part.start, part.num_tokens, part.is_sampled, part.new_blocks) == (0, 6, True, (0, 1))
-    assert (planned.num_tokens, planned.num_sampled, planned.left, planned.copies) == (6, 1, (), ())
+    assert (planned.num_tokens, planned.size.num_sampled, planned.left, planned.copies) == (6, 1, (), ())
 
 
 def test_decode_computes_the_newest_token_and_takes_a_block_only_when_one_is_full() -> None:
@@ -82,12 +84,12 @@ def test_decode_computes_the_newest_token_and_takes_a_block_only_when_one_is_ful
     assert parts == [(6, 1, ()), (7, 1, ()), (8, 1, (2,)), (9, 1, ())]
 
 
-def test_streams_come_before_chunks_and_chunks_before_newcomers() -> None:
+def test_streams_come_first_and_prompts_leave_a_part_to_newcomers() -> None:
     scheduler = make_scheduler(budget_tokens=8)
     scheduler.add(make_request("stream", [1], 50))
     step(scheduler)
     scheduler.add(make_request("long", range(20, 40), 50))
-    scheduler.add(make_request("short", [50, 51], 50))
+    scheduler.add(make_request("short", [50, 51], 50, arrival_s=1.0))
     seen = []
     for _ in range(4):
         planned = plan(scheduler)
@@ -96,9 +98,9 @@ def test_streams_come_before_chunks_and_chunks_before_newcomers() -> None:
         commit(scheduler, planned)
     assert seen == [
         {"stream": 1, "long": 7},
-        {"stream": 1, "long": 7},
-        {"stream": 1, "long": 6, "short": 1},
-        {"stream": 1, "long": 1, "short": 1},
+        {"stream": 1, "long": 5, "short": 2},
+        {"stream": 1, "long": 4, "short": 1},
+        {"stream": 1, "long": 4, "short": 1},
     ]
 
 
@@ -107,7 +109,7 @@ def test_beside_streams_prompts_take_no_more_than_a_chunk() -> None:
     scheduler.add(make_request("stream", range(1, 13), 5))
     assert shares(plan_and_commit(scheduler)) == {"stream": 12}  # alone: the whole budget
     scheduler.add(make_request("long", range(20, 28), 2))
-    scheduler.add(make_request("next", [50, 51], 2))
+    scheduler.add(make_request("next", [50, 51], 2, arrival_s=1.0))
     seen = [shares(plan_and_commit(scheduler)) for _ in range(5)]
     assert seen == [
         {"stream": 1, "long": 3},
@@ -118,17 +120,17 @@ def test_beside_streams_prompts_take_no_more_than_a_chunk() -> None:
     ]
 
 
-def test_a_chunk_that_takes_the_whole_budget_leaves_the_next_for_later() -> None:
+def test_the_shortest_goes_on_first_and_the_oldest_has_its_part() -> None:
     scheduler = make_scheduler(budget_tokens=6)
     scheduler.add(make_request("short", [60, 61], 1))
     scheduler.add(make_request("long", range(20, 29), 9))
-    scheduler.add(make_request("last", [50, 51, 52], 9))
+    scheduler.add(make_request("last", [50, 51, 52], 9, arrival_s=1.0))
     seen = []
     for _ in range(3):
         planned = plan(scheduler)
         seen.append(shares(planned))
         commit(scheduler, planned)
-    assert seen == [{"short": 2, "long": 3, "last": 1}, {"long": 6}, {"long": 1, "last": 2}]
+    assert seen == [{"short": 2, "long": 3, "last": 1}, {"long": 3, "last": 2}, {"long": 3, "last": 1}]
 
 
 def test_only_the_last_chunk_is_sampled() -> None:
@@ -155,8 +157,9 @@ def test_events_carry_the_token_its_logprobs_and_what_was_cached() -> None:
     planned = plan(scheduler)
     assert planned.slices[0].start == 8
     top = (TokenLogprob(7, -0.5), TokenLogprob(8, -1.5))
-    events = scheduler.commit(StepResult(planned.step_id, (SampledToken("b", 7, -0.5, top),)), 0.0)
-    assert events == [TokenEvent("b", 7, 8, None, -0.5, top)]
+    (event,) = scheduler.commit(StepResult(planned.step_id, (SampledToken("b", 7, -0.5, top),)), 0.0)
+    assert sent(event) == ("b", 7, 8, None)
+    assert (event.logprob, event.top_logprobs) == (-0.5, top)
     assert [event.num_cached_tokens for event in step(scheduler)] == [8]
 
 
@@ -164,7 +167,7 @@ def test_max_tokens_ends_a_request_with_its_last_token() -> None:
     scheduler = make_scheduler()
     scheduler.add(make_request("a", [1, 2], 2))
     assert [event.finish_reason for event in step(scheduler)] == [None]
-    assert step(scheduler) == [TokenEvent("a", 5, 0, FinishReason.LENGTH)]
+    assert [sent(event) for event in step(scheduler)] == [("a", 5, 0, FinishReason.LENGTH)]
     assert not scheduler.has_work
     assert scheduler.stats.num_blocks_used == 0
 
@@ -178,7 +181,7 @@ def test_a_full_context_ends_a_request() -> None:
 def test_an_end_token_ends_a_request_and_is_sent() -> None:
     scheduler = make_scheduler()
     scheduler.add(make_request("a", [1], 1))
-    assert step(scheduler, EOS) == [TokenEvent("a", EOS, 0, FinishReason.STOP)]
+    assert [sent(event) for event in step(scheduler, EOS)] == [("a", EOS, 0, FinishReason.STOP)]
 
 
 def test_a_stop_token_ends_a_request() -> None:
@@ -215,7 +218,7 @@ def test_a_resumed_request_goes_on_behind_what_was_delivered() -> None:
     scheduler = make_scheduler()
     scheduler.add(make_request("a", [1, 2], 4, output_ids=(7, 8)))
     planned = plan(scheduler)
-    assert planned.entered[0].token_ids == (1, 2, 7, 8)
+    assert planned.entered[0].token_ids == packed([1, 2, 7, 8])
     assert planned.entered[0].num_prompt_tokens == 2
     commit(scheduler, planned)
     assert step(scheduler)[0].finish_reason is FinishReason.LENGTH
@@ -237,7 +240,7 @@ def test_a_running_request_can_be_aborted() -> None:
     scheduler.add(make_request("a", range(1, 9), 9))
     scheduler.add(make_request("b", [30], 9))
     step(scheduler)
-    assert scheduler.abort("a") == TokenEvent("a", None, 0, FinishReason.ABORT)
+    assert sent(scheduler.abort("a")) == ("a", None, 0, FinishReason.ABORT)
     assert scheduler.stats.num_blocks_used == 1
     assert plan(scheduler).left == ("a",)
 
@@ -245,7 +248,7 @@ def test_a_running_request_can_be_aborted() -> None:
 def test_a_waiting_request_can_be_aborted() -> None:
     scheduler = make_scheduler()
     scheduler.add(make_request("a", [1]))
-    assert scheduler.abort("a") == TokenEvent("a", None, 0, FinishReason.ABORT)
+    assert sent(scheduler.abort("a")) == ("a", None, 0, FinishReason.ABORT)
     assert scheduler.plan(0.0) is None
 
 
@@ -253,7 +256,7 @@ def test_a_request_whose_text_is_complete_is_recorded_as_stopped() -> None:
     scheduler = make_scheduler()
     scheduler.add(make_request("a", [1], 9))
     step(scheduler)
-    assert scheduler.abort("a", FinishReason.STOP) == TokenEvent("a", None, 0, FinishReason.STOP)
+    assert sent(scheduler.abort("a", FinishReason.STOP)) == ("a", None, 0, FinishReason.STOP)
     assert scheduler.drain_records()[0].finish_reason is FinishReason.STOP
 
 
@@ -285,31 +288,7 @@ def test_an_id_can_be_used_again_when_its_request_is_over() -> None:
     scheduler.add(make_request("a", [2]))
     planned = plan(scheduler)
     assert planned.left == ("a",)
-    assert planned.entered[0].token_ids == (2,)
-
-
-def test_a_full_queue_refuses_requests_and_says_when_to_come_back() -> None:
-    scheduler = make_scheduler(max_waiting=2)
-    scheduler.add(make_request("a", [1]))
-    scheduler.add(make_request("b", [1]))
-    with pytest.raises(Overloaded, match="2 requests with 2 tokens wait already") as refusal:
-        scheduler.add(make_request("c", [1]))
-    assert refusal.value.retry_after_s > 0
-    step(scheduler)
-    scheduler.add(make_request("c", [1]))
-
-
-def test_the_time_to_come_back_is_measured_over_steps_that_drain_the_queue() -> None:
-    scheduler = make_scheduler(max_waiting=2)
-    scheduler.add(make_request("a", [1, 2, 3, 4], 5))
-    commit(scheduler, plan(scheduler, 0.0), now_s=1.0)
-    for now_s in (100.0, 200.0, 300.0, 400.0):
-        commit(scheduler, plan(scheduler, now_s), now_s=now_s + 100.0)
-    scheduler.add(make_request("b", [1, 2, 3, 4]))
-    scheduler.add(make_request("c", [5, 6, 7, 8]))
-    with pytest.raises(Overloaded) as refusal:
-        scheduler.add(make_request("d", [1]))
-    assert refusal.value.retry_after_s == pytest.approx(8 / 4)
+    assert planned.entered[0].token_ids == packed([2])
 
 
 def test_records_that_nobody_reads_are_bounded() -> None:
@@ -320,29 +299,6 @@ def test_records_that_nobody_reads_are_bounded() -> None:
     records = scheduler.drain_records()
     assert len(records) == MAX_UNREAD_RECORDS
     assert records[0].request_id == "1"
-
-
-def test_a_queue_full_of_tokens_refuses_requests() -> None:
-    scheduler = make_scheduler(max_waiting_tokens=10)
-    scheduler.add(make_request("a", range(1, 8)))
-    scheduler.add(make_request("b", range(1, 4)))
-    with pytest.raises(Overloaded):
-        scheduler.add(make_request("c", [1]))
-
-
-def test_an_empty_queue_takes_any_request_that_can_run() -> None:
-    scheduler = make_scheduler(max_waiting_tokens=10)
-    scheduler.add(make_request("a", range(1, 51)))
-
-
-def test_a_refused_request_leaves_no_trace() -> None:
-    scheduler = make_scheduler(max_waiting=1)
-    scheduler.add(make_request("a", [1]))
-    before = scheduler.stats
-    with pytest.raises(Overloaded):
-        scheduler.add(make_request("b", [1]))
-    assert scheduler.stats == before
-    assert scheduler.abort("b") is None
 
 
 def test_the_record_of_a_request_has_its_times_and_counts() -> None:
@@ -399,3 +355,29 @@ def test_a_step_is_committed_once() -> None:
     commit(scheduler, planned)
     with pytest.raises(EngineError, match="1 is the last planned"):
         commit(scheduler, planned)
+
+
+def test_nothing_is_computed_of_who_is_paused_and_its_wait_makes_no_token_late() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(make_request("a", range(1, 4), 3))
+    scheduler.add(make_request("b", range(1, 4), 8))
+    step(scheduler)
+    scheduler.pause("a")
+    assert shares(plan_and_commit(scheduler)) == {"b": 1}
+    scheduler.proceed("a", now_s=1000.0)
+    step(scheduler, now_s=1000.0)
+    step(scheduler, now_s=1000.0)
+
+    (ended,) = scheduler.drain_records()
+    assert ended.request_id == "a"
+    assert ended.num_late_tokens == 0
+
+
+def test_while_all_are_paused_there_is_no_step() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(make_request("a", range(1, 4), 3))
+    step(scheduler)
+    scheduler.pause("a")
+    assert scheduler.plan(0.0) is None
+    scheduler.proceed("a", now_s=0.0)
+    assert scheduler.plan(0.0) is not None

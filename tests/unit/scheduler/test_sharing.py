@@ -11,8 +11,6 @@ def make_engine(budget_tokens: int = 16, max_running: int = 8, num_blocks: int =
     config = SchedulerConfig(
         budget_tokens=budget_tokens,
         max_running=max_running,
-        max_waiting=100,
-        max_waiting_tokens=10_000,
         max_model_tokens=200,
         eos_ids=(),
     )

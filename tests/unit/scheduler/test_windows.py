@@ -14,8 +14,6 @@ from tests.support.simulation import SimulatedEngine, make_request
 CONFIG = SchedulerConfig(
     budget_tokens=64,
     max_running=8,
-    max_waiting=100,
-    max_waiting_tokens=1_000_000,
     max_model_tokens=20_000,
     eos_ids=(),
 )

@@ -195,7 +195,8 @@ def test_an_end_without_a_token_lets_out_what_was_held(tokenizer: Tokenizer, rea
 def test_cached_tokens_are_remembered(tokenizer: Tokenizer) -> None:
     choice = Choice(0, _rules(tokenizer))
     choice.feed(events_of(_ids(tokenizer, "a")))
-    assert choice.num_cached_tokens == 3
+    assert choice.prefix is not None
+    assert choice.prefix.num_cached_tokens == 3
 
 
 def _offsets(deltas: Sequence[ChoiceDelta]) -> list[int]:

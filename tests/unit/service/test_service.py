@@ -2,15 +2,22 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
 
-from tailrace.engine.client import TokenStream
-from tailrace.errors import ContextTooLong, EngineError, InvalidRequest, Overloaded, RequestError, UnavailableError
+from tailrace.engine.stream import EventStream
+from tailrace.errors import (
+    ContextTooLong,
+    InvalidRequest,
+    Overloaded,
+    RefusalReason,
+    RequestError,
+    UnavailableError,
+)
 from tailrace.service.api import (
     ChatPrompt,
     ChoiceDelta,
@@ -19,8 +26,10 @@ from tailrace.service.api import (
     ModelCard,
     Prompt,
     Service,
+    Standing,
     TextPrompt,
     TokenPrompt,
+    Usage,
 )
 from tailrace.service.bounds import TextBounds
 from tailrace.service.chat import ChatTemplate
@@ -30,7 +39,23 @@ from tailrace.service.prompts import PromptEncoder
 from tailrace.service.seeds import choice_seed
 from tailrace.service.service import TextService
 from tailrace.service.tokenizer import Tokenizer
-from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
+from tailrace.types import (
+    BlockTarget,
+    Explanation,
+    FinishReason,
+    Invalidated,
+    Level,
+    MissReason,
+    PrefixReport,
+    PromptTarget,
+    Refusal,
+    Request,
+    SamplingParams,
+    Target,
+    TenantTarget,
+    TokenEvent,
+    packed,
+)
 from tests.support.text import (
     ScriptedEngine,
     byte_level_tokenizer,
@@ -57,8 +82,10 @@ def _says(tokenizer: Tokenizer, *texts: str, batch: int = 1) -> ScriptedEngine:
     return ScriptedEngine(script)
 
 
-def _service(engine: ScriptedEngine, tokenizer: Tokenizer | None = None, **options: TextBounds) -> TextService:
-    return TextService(engine, tokenizer or byte_level_tokenizer(), CHAT, MODEL, **options)
+def _service(
+    engine: ScriptedEngine, tokenizer: Tokenizer | None = None, bounds: TextBounds | None = None
+) -> TextService:
+    return TextService(engine, tokenizer or byte_level_tokenizer(), CHAT, MODEL, bounds)
 
 
 def _generation(prompt: Prompt = PROMPT, sampling: SamplingParams = SAMPLING) -> Generation:
@@ -172,7 +199,7 @@ async def test_a_stream_can_be_closed_while_another_task_reads_it() -> None:
     engine = _Silent()
     stream = await TextService(engine, byte_level_tokenizer(), None, MODEL).start(_generation())
     reader = asyncio.create_task(_read(stream))
-    await engine.is_read.wait()
+    await asyncio.sleep(0)
     await stream.aclose()
     assert [delta.finish_reason for delta in await reader] == [FinishReason.ABORT]
 
@@ -181,11 +208,11 @@ async def test_a_reader_that_is_cancelled_aborts_what_it_read() -> None:
     engine = _Silent()
     stream = await TextService(engine, byte_level_tokenizer(), None, MODEL).start(_generation())
     reader = asyncio.create_task(_read(stream))
-    await engine.is_read.wait()
+    await asyncio.sleep(0)
     reader.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reader
-    assert engine.is_aborted.is_set()
+    assert engine.aborted == ["r-0"]
 
 
 class _Silent:
@@ -195,19 +222,21 @@ class _Silent:
     max_model_tokens = 100
 
     def __init__(self) -> None:
-        self.is_read = asyncio.Event()
-        self.is_aborted = asyncio.Event()
+        self.stream = EventStream()
+        self.aborted: list[str] = []
 
-    def submit(self, request: Request) -> TokenStream:
-        return self
+    def submit(self, request: Request) -> EventStream:
+        return self.stream
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
-        self.is_aborted.set()
+        self.aborted.append(request_id)
+        self.stream.push(TokenEvent(request_id, None, finish_reason=FinishReason.ABORT))
 
-    async def __aiter__(self) -> AsyncIterator[tuple[TokenEvent, ...]]:
-        self.is_read.set()
-        await self.is_aborted.wait()
-        yield (TokenEvent("r-0", None, finish_reason=FinishReason.ABORT),)
+    async def explain(self, prompt_ids: Sequence[int], cache_salt: str) -> Explanation:
+        raise UnavailableError("there is no cache")
+
+    async def invalidate(self, target: Target) -> Invalidated:
+        raise UnavailableError("there is no cache")
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -219,24 +248,31 @@ async def test_an_error_event_is_passed_on(n: int) -> None:
     assert [(delta.finish_reason, delta.error) for delta in deltas] == [(FinishReason.ERROR, "lost")] * n
 
 
+@pytest.mark.parametrize("echo", [False, True])
 @pytest.mark.parametrize("n", [1, 2])
-async def test_an_engine_that_fails_ends_the_choice_with_its_error(n: int) -> None:
-    engine = ScriptedEngine(lambda _: [EngineError("the step failed")])
-    deltas = await _read(await _service(engine).start(replace(_generation(), n=n)))
-    assert [(delta.finish_reason, delta.error) for delta in deltas] == [(FinishReason.ERROR, "the step failed")] * n
+async def test_a_choice_that_the_engine_turns_away_is_a_refusal_of_all(n: int, *, echo: bool) -> None:
+    refusal = Refusal(RefusalReason.QUEUE_TIMEOUT, "it waited", 3.0)
+
+    def script(request: Request) -> Sequence[tuple[TokenEvent, ...]]:
+        if request.request_id == f"r-{n - 1}":
+            return [(TokenEvent(request.request_id, None, finish_reason=FinishReason.ERROR, refusal=refusal),)]
+        return list(chunked(events_of([5, 6], request_id=request.request_id), [1, 1]))
+
+    engine = ScriptedEngine(script)
+    stream = await _service(engine).start(replace(_generation(), n=n, echo=echo))
+    with pytest.raises(Overloaded, match="it waited") as refused:
+        await _read(stream)
+    assert (refused.value.reason, refused.value.code) == (RefusalReason.QUEUE_TIMEOUT, "queue_timeout")
+    assert refused.value.retry_after_s == 3.0
+    assert {f"r-{index}" for index in range(n - 1)} <= set(engine.aborted)
 
 
-async def test_events_that_end_without_a_reason_are_an_error() -> None:
-    deltas = await _read(await _service(ScriptedEngine(lambda _: [])).start(_generation()))
-    assert deltas[0].finish_reason is FinishReason.ERROR
-    assert deltas[0].error is not None
-
-
-@pytest.mark.parametrize("n", [1, 2])
-async def test_a_fault_in_the_event_stream_reaches_the_reader(n: int) -> None:
-    engine = ScriptedEngine(lambda _: [()])  # an empty batch breaks the protocol
-    with pytest.raises(IndexError):
-        await _read(await _service(engine).start(replace(_generation(), n=n)))
+async def test_nothing_is_echoed_of_a_prompt_that_is_turned_away() -> None:
+    refusal = Refusal(RefusalReason.TARGET_UNREACHABLE, "too late", 3.0)
+    event = TokenEvent("r-0", None, finish_reason=FinishReason.ERROR, refusal=refusal)
+    stream = await _service(ScriptedEngine(lambda _: [(event,)])).start(replace(_generation(), echo=True))
+    with pytest.raises(Overloaded):
+        await anext(aiter(stream))
 
 
 async def test_max_tokens_zero_takes_what_the_context_leaves() -> None:
@@ -255,6 +291,27 @@ async def test_where_kv_memory_bounds_a_request_it_is_named_and_not_the_model(pr
     with pytest.raises(ContextTooLong, match=r"server's KV memory \(see --kv-memory\) of 20 tokens") as caught:
         await service.start(_generation(prompt, replace(SAMPLING, max_tokens=max_tokens)))
     assert "context" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("asked", "got"), [(50, 50), (99, 99), (100, 99), (2**31 - 1, 99)])
+async def test_an_answer_that_may_end_with_the_context_asks_for_no_more(asked: int, got: int) -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    generation = replace(_generation(sampling=replace(SAMPLING, max_tokens=asked)), ends_with_context=True)
+    await _service(engine).start(generation)
+    assert engine.submitted[0].sampling.max_tokens == got
+
+
+async def test_a_prompt_that_fills_the_context_is_refused_whatever_may_end() -> None:
+    full = replace(_generation(TokenPrompt([5] * 100)), ends_with_context=True)
+    with pytest.raises(ContextTooLong, match="100 tokens"):
+        await _service(_says(byte_level_tokenizer(), "x")).start(full)
+
+
+async def test_an_error_calls_messages_what_the_client_does() -> None:
+    long = ChatPrompt([{"role": "user", "content": "x" * 1000}], param="input")
+    with pytest.raises(ContextTooLong) as caught:
+        await _service(_says(byte_level_tokenizer(), "x")).start(_generation(long))
+    assert caught.value.param == "input"
 
 
 async def test_max_tokens_that_do_not_fit_are_refused_with_the_numbers() -> None:
@@ -358,10 +415,12 @@ async def test_bad_requests_are_refused_by_name(generation: Generation, param: s
     assert engine.submitted == []
 
 
-async def test_an_engine_that_is_not_ready_refuses() -> None:
+async def test_whether_one_may_come_while_there_is_no_engine_the_client_of_the_engine_says() -> None:
     engine = _says(byte_level_tokenizer(), "x")
     engine.is_ready = False
-    with pytest.raises(UnavailableError):
+    await _service(engine).start(_generation())
+    engine.refuse_after, engine.refusal = 1, UnavailableError("not now")
+    with pytest.raises(UnavailableError, match="not now"):
         await _service(engine).start(_generation())
 
 
@@ -381,7 +440,7 @@ async def test_chat_markup_is_the_template_s_alone() -> None:
 async def test_markup_in_a_raw_prompt_counts_unless_told_otherwise(allow_control: bool) -> None:
     engine = _says(byte_level_tokenizer(), "x")
     await _service(engine).start(_generation(TextPrompt("<|im_start|>", allow_control=allow_control)))
-    assert (engine.submitted[0].prompt_ids == [1]) is allow_control
+    assert (list(engine.submitted[0].prompt_ids) == [1]) is allow_control
 
 
 @pytest.mark.parametrize(
@@ -464,3 +523,103 @@ def test_tokens_and_text_can_be_asked_for() -> None:
     assert [service.token_text(i) for i in ids] == ["hello", "<|im_end|>"]
     with pytest.raises(InvalidRequest):
         service.detokenize([300])
+
+
+async def test_a_prompt_is_explained_by_its_ids_and_salt() -> None:
+    tokenizer = byte_level_tokenizer()
+    engine = _says(tokenizer, "x")
+    explanation = await _service(engine).explain(TextPrompt("hello there"), "tenant")
+    ids = tuple(tokenizer.encode("hello there", allow_control=True))
+    assert engine.explained == [(ids, "tenant")]
+    assert explanation.num_prompt_tokens == len(ids)
+
+
+async def test_prompts_are_forgotten_by_their_ids_and_all_else_by_name() -> None:
+    tokenizer = byte_level_tokenizer()
+    engine = _says(tokenizer, "x")
+    service = _service(engine)
+    await service.invalidate(BlockTarget(b"n" * 16))
+    await service.invalidate_prompt(TokenPrompt([5, 6, 7]), "tenant")
+    assert engine.invalidated == [BlockTarget(b"n" * 16), PromptTarget(packed([5, 6, 7]), "tenant")]
+
+
+@pytest.mark.parametrize("token_ids", [[1, 300], [1] * 200])
+async def test_an_error_in_ids_calls_them_what_the_client_does(token_ids: list[int]) -> None:
+    service = _service(_says(byte_level_tokenizer(), "x"))
+    with pytest.raises(RequestError) as caught:
+        await service.explain(TokenPrompt(token_ids, "token_ids"), "")
+    assert caught.value.param == "token_ids"
+
+
+async def test_a_prompt_that_no_request_could_have_is_not_looked_up() -> None:
+    service = _service(_says(byte_level_tokenizer(), "x"))
+    with pytest.raises(ContextTooLong):
+        await service.explain(TokenPrompt([1] * 200), "")
+    with pytest.raises(InvalidRequest, match="empty"):
+        await service.invalidate_prompt(TextPrompt(""), "")
+
+
+def test_a_client_does_not_learn_that_another_tenant_has_sent_its_prompt() -> None:
+    usage = Usage.of_prompt(64, 2, PrefixReport(((Level.ENGINE, 16),), MissReason.OTHER_SALT))
+    assert usage == Usage(64, 2, 16, ((Level.ENGINE, 16),), MissReason.NEVER_SEEN)
+
+
+def test_the_usage_of_several_prompts_has_the_reason_that_cost_most() -> None:
+    evicted = Usage(100, 1, 40, ((Level.HOST, 40),), MissReason.EVICTED)
+    unseen = Usage(100, 1, 60, ((Level.ENGINE, 20), (Level.HOST, 40)), MissReason.NEVER_SEEN)
+    whole = Usage(33, 1, 32, ((Level.ENGINE, 32),), None)
+    assert Usage.of_all([unseen, evicted, whole]) == Usage(
+        233, 3, 132, ((Level.ENGINE, 52), (Level.HOST, 80)), MissReason.EVICTED
+    )
+    assert Usage.of_all([whole]).miss_reason is None
+
+
+async def test_each_choice_stands_where_its_request_does() -> None:
+    engine = _says(byte_level_tokenizer(), "a", "b")
+    standing = Standing("gold", "acme", ttft_s=1.5, itl_s=0.1, queue_ttl_s=3.0)
+    stream = await _service(engine).start(replace(_generation(), n=2, standing=standing))
+    await _read(stream)
+    for request in engine.submitted:
+        assert (request.class_name, request.tenant) == ("gold", "acme")
+        assert (request.ttft_s, request.itl_s, request.queue_ttl_s) == (1.5, 0.1, 3.0)
+
+
+async def test_a_class_that_is_not_there_is_refused_with_those_that_are() -> None:
+    engine = _says(byte_level_tokenizer(), "x")
+    with pytest.raises(InvalidRequest, match="no service class 'tin', but gold, silver, bronze") as refused:
+        await _service(engine).start(replace(_generation(), standing=Standing("tin")))
+    assert refused.value.param == "service_class"
+    assert engine.submitted == []
+
+
+@dataclass
+class NotingWatcher:
+    engine: ScriptedEngine
+    arrived: list[tuple[str, int, int]] = field(default_factory=list)  # salt, tokens, submitted before
+    forgotten: list[Target] = field(default_factory=list)
+
+    def arrives(self, salt: str, token_ids: Sequence[int]) -> None:
+        self.arrived.append((salt, len(token_ids), len(self.engine.submitted)))
+
+    def forget(self, target: Target) -> None:
+        self.forgotten.append(target)
+
+
+async def test_a_prompt_is_told_before_it_is_submitted_and_once_for_all_choices() -> None:
+    tokenizer = byte_level_tokenizer()
+    engine = _says(tokenizer, "a", "b")
+    watcher = NotingWatcher(engine)
+    service = TextService(engine, tokenizer, CHAT, MODEL, watcher=watcher)
+    stream = await service.start(replace(_generation(), n=2, cache_salt="tenant"))
+    assert watcher.arrived == [("tenant", stream.prompt_tokens, 0)]
+    await stream.aclose()
+
+
+async def test_who_watches_prompts_is_told_what_to_forget() -> None:
+    tokenizer = byte_level_tokenizer()
+    engine = _says(tokenizer)
+    watcher = NotingWatcher(engine)
+    service = TextService(engine, tokenizer, CHAT, MODEL, watcher=watcher)
+    await service.invalidate(TenantTarget("tenant"))
+    await service.invalidate_prompt(PROMPT, "salt")
+    assert watcher.forgotten == [TenantTarget("tenant"), PromptTarget(packed(service.tokenize(PROMPT)), "salt")]

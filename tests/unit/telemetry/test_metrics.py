@@ -3,14 +3,31 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tailrace.records import LoadRecord, RequestRecord, StepRecord
+from tailrace.records import LoadRecord, PoolRecord, RequestRecord, StepRecord
 from tailrace.telemetry.catalog import CATALOG, Kind
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.telemetry.series import Histogram
-from tailrace.types import FinishReason
+from tailrace.types import FinishReason, Level, MissReason, PrefixReport
 
 VLLM = '{engine="0",model_name="tiny"}'
 
+POOL = PoolRecord(
+    num_released=1,
+    num_free=1,
+    num_reserved=1,
+    num_filling=2,
+    num_sealed=2,
+    num_idle=3,
+    num_evicted_total=4,
+    num_expired_total=5,
+    num_swept_total=6,
+    num_invalidated_total=12,
+    num_committed_chunks=7,
+    num_partial_chunks=3,
+    chunk_fragmentation=0.25,
+    longest_free_chunks=2,
+    num_moved_total=8,
+)
 STEPS = [
     StepRecord(
         step_id=1,
@@ -22,12 +39,14 @@ STEPS = [
         num_sampled=2,
         num_prefill_tokens=98,
         num_context_tokens=500,
+        num_read_tokens=500,
         num_running=2,
         num_waiting=1,
         num_preempted=0,
         num_blocks_used=6,
         num_blocks_cached=2,
         num_blocks_total=10,
+        pool=PoolRecord(num_sealed=5, num_filling=1, num_idle=2, num_free=2, num_evicted_total=1),
     ),
     StepRecord(
         step_id=2,
@@ -39,19 +58,27 @@ STEPS = [
         num_sampled=3,
         num_prefill_tokens=0,
         num_context_tokens=500,
+        num_read_tokens=500,
         num_running=3,
         num_waiting=0,
         num_preempted=1,
         num_blocks_used=5,
         num_blocks_cached=3,
         num_blocks_total=10,
+        pool=POOL,
     ),
 ]
+
+
+def cached(num_tokens: int, reason: MissReason | None = MissReason.NEVER_SEEN) -> PrefixReport:
+    return PrefixReport(((Level.ENGINE, num_tokens // 4), (Level.HOST, num_tokens // 4 * 3)), reason)
+
+
 REQUESTS = [
-    RequestRecord("a", 1.0, 2.0, 4.0, 8.0, 64, 48, 5, 0, FinishReason.STOP),
-    RequestRecord("b", 1.0, 1.5, 2.0, 2.0, 10, 0, 1, 1, FinishReason.LENGTH),
-    RequestRecord("c", 1.0, 1.5, None, 3.0, 20, 16, 0, 0, FinishReason.ABORT),
-    RequestRecord("d", 1.0, None, None, 3.0, 30, 0, 0, 0, FinishReason.ABORT),
+    RequestRecord("a", 1.0, 2.0, 4.0, 8.0, 64, cached(48, MissReason.OTHER_SALT), 5, 0, FinishReason.STOP),
+    RequestRecord("b", 1.0, 1.5, 2.0, 2.0, 10, cached(0), 1, 1, FinishReason.LENGTH),
+    RequestRecord("c", 1.0, 1.5, None, 3.0, 20, cached(16, None), 0, 0, FinishReason.ABORT),
+    RequestRecord("d", 1.0, None, None, 3.0, 30, cached(0), 0, 0, FinishReason.ABORT),
 ]
 
 
@@ -67,7 +94,8 @@ def metrics() -> Metrics:
 
 def samples(metrics: Metrics) -> dict[str, float]:
     lines = metrics.render("")[0].decode().splitlines()
-    pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+    own = ("#", "tailrace_process_")  # a process's time goes on by itself
+    pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith(own)]
     assert len({name for name, _ in pairs}) == len(pairs)
     return {name: float(value) for name, value in pairs}
 
@@ -89,13 +117,21 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (f"vllm:prefix_cache_queries_total{VLLM}", 94),
         (f"vllm:prefix_cache_hits_total{VLLM}", 64),
         ("tailrace_prompt_tokens_cached_total", 64),
+        ('tailrace_prompt_tokens_found_total{level="engine"}', 12 + 4),
+        ('tailrace_prompt_tokens_found_total{level="host"}', 36 + 12),
+        ('tailrace_prompt_tokens_found_total{level="redis"}', 0),
+        ('tailrace_prefix_misses_total{reason="other_salt"}', 1),
+        ('tailrace_prefix_misses_total{reason="never_seen"}', 1),
+        ('tailrace_prefix_misses_total{reason="evicted"}', 0),
+        ('tailrace_prompt_tokens_missed_total{reason="other_salt"}', 64 - 48),
+        ('tailrace_prompt_tokens_missed_total{reason="never_seen"}', 10),
         ("tailrace_generation_tokens_total", 5),
         (f"vllm:generation_tokens_total{VLLM}", 5),
         ('tailrace_computed_tokens_total{part="prompt"}', 98),
         ('tailrace_computed_tokens_total{part="output"}', 5),
         (f"vllm:num_preemptions_total{VLLM}", 1),
-        ('tailrace_requests_finished_total{finished_reason="abort"}', 2),
-        ('tailrace_requests_finished_total{finished_reason="error"}', 0),
+        ('tailrace_requests_finished_total{class="silver",finished_reason="abort"}', 2),
+        ('tailrace_requests_finished_total{class="silver",finished_reason="error"}', 0),
         ("tailrace_requests_aborted_total", 2),
         ('vllm:request_success_total{engine="0",finished_reason="stop",model_name="tiny"}', 1),
         (f"vllm:time_to_first_token_seconds_count{VLLM}", 2),
@@ -119,6 +155,18 @@ def samples(metrics: Metrics) -> dict[str, float]:
         ('tailrace_step_part_seconds_total{part="compute"}', 1),
         ('tailrace_step_part_seconds_total{part="publish"}', 0.25),
         ('tailrace_build_info{model_name="tiny",version="1.2.3"}', 1),
+        ('tailrace_kv_blocks_in_state{state="released"}', 1),
+        ('tailrace_kv_blocks_in_state{state="filling"}', 2),
+        ('tailrace_kv_blocks_in_state{state="idle"}', 3),
+        ('tailrace_kv_blocks_removed_total{cause="evicted"}', 4),
+        ('tailrace_kv_blocks_removed_total{cause="expired"}', 5),
+        ('tailrace_kv_blocks_removed_total{cause="released"}', 6),
+        ('tailrace_kv_blocks_removed_total{cause="invalidated"}', 12),
+        ("tailrace_kv_chunks_committed", 7),
+        ("tailrace_kv_chunks_partial", 3),
+        ("tailrace_kv_chunk_fragmentation_ratio", 0.25),
+        ("tailrace_kv_longest_free_chunks", 2),
+        ("tailrace_kv_blocks_moved_total", 8),
     ],
 )
 def test_a_series_has_the_value_computed_by_hand(metrics: Metrics, name: str, value: float) -> None:
@@ -126,11 +174,12 @@ def test_a_series_has_the_value_computed_by_hand(metrics: Metrics, name: str, va
 
 
 def test_gauges_follow_what_aborts_changed_between_steps(metrics: Metrics) -> None:
-    metrics.record(LoadRecord(1, 0, 2, 6, 10))
+    metrics.record(LoadRecord(1, 0, 2, 6, 10, POOL._replace(num_idle=6)))
     shown = samples(metrics)
     assert shown["tailrace_requests_running"] == 1
     assert shown["tailrace_kv_blocks_used"] == 2
     assert shown["tailrace_kv_blocks_cached"] == 6
+    assert shown['tailrace_kv_blocks_in_state{state="idle"}'] == 6
     assert shown["tailrace_kv_usage_ratio"] == 0.2
     assert shown["tailrace_step_tokens_count"] == 2  # no step
 
@@ -190,3 +239,37 @@ def test_a_model_name_cannot_break_the_exposition() -> None:
     families = text_string_to_metric_families(metrics.render("")[0].decode())
     (info,) = [sample for family in families for sample in family.samples if sample.name == "tailrace_build_info"]
     assert info.labels["model_name"] == 'a"b\n\\c'
+
+
+def test_what_is_computed_ahead_counts_by_itself_and_in_no_figure_of_requests(metrics: Metrics) -> None:
+    before = samples(metrics)
+    for reason in (FinishReason.LENGTH, FinishReason.STOP, FinishReason.ABORT, FinishReason.ERROR):
+        metrics.record(RequestRecord("w", 1.0, 1.5, 2.0, 2.0, 64, cached(48), 1, 0, reason, is_warmup=True))
+    after = samples(metrics)
+    assert {name for name in after if name.startswith(("tailrace", "vllm")) and after[name] != before[name]} == {
+        'tailrace_warmups_total{outcome="computed"}',
+        'tailrace_warmups_total{outcome="gave_way"}',
+        'tailrace_warmups_total{outcome="failed"}',
+        "tailrace_warmup_tokens_total",
+    }
+    assert after['tailrace_warmups_total{outcome="computed"}'] == 2
+    assert after["tailrace_warmup_tokens_total"] == 32
+
+
+def test_resident_bytes_are_asked_for_when_somebody_looks(metrics: Metrics) -> None:
+    resident = [1 << 20]
+    metrics.pool.watch(lambda: resident[0])
+    assert samples(metrics)["tailrace_kv_resident_bytes"] == 1 << 20
+    resident[0] = 0
+    assert samples(metrics)["tailrace_kv_resident_bytes"] == 0
+
+
+@pytest.mark.parametrize(("predicted_s", "error"), [(3.0, 0.25), (5.0, 0.25), (4.0, 0.0)])
+def test_the_error_of_a_prediction_is_in_parts_of_what_came(metrics: Metrics, predicted_s: float, error: float) -> None:
+    name = "tailrace_time_to_first_token_prediction_error_ratio"
+    assert samples(metrics)[f"{name}_count"] == 0
+    metrics.record(
+        RequestRecord("f", 1.0, 2.0, 5.0, 8.0, 64, None, 5, 0, FinishReason.STOP, predicted_ttft_s=predicted_s)
+    )
+    assert samples(metrics)[f"{name}_count"] == 1
+    assert samples(metrics)[f"{name}_sum"] == error

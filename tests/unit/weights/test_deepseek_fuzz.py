@@ -45,13 +45,13 @@ def open_or_refuse(directory: Path, changed: dict[str, Any]) -> None:
 
 
 @given(wrong=st.dictionaries(st.sampled_from(sorted(SETTINGS)), WRONG, min_size=1, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_wrong_settings_end_in_an_error_of_ours_or_in_a_model(directory: Path, wrong: dict[str, Any]) -> None:
     open_or_refuse(directory, SETTINGS | wrong)
 
 
 @given(wrong=st.dictionaries(st.sampled_from(sorted(ROPE)), WRONG, min_size=1, max_size=3), theta=WRONG)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_wrong_rotary_settings_end_in_an_error_of_ours_or_in_a_model(
     directory: Path, wrong: dict[str, Any], theta: object
 ) -> None:
@@ -76,7 +76,7 @@ def gguf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damage_ends_in_an_error_of_ours_or_in_a_model(gguf_file: Path, data: st.DataObject) -> None:
     content = bytearray(gguf_file.read_bytes())
     begin, end = content.index(b"deepseek2."), content.rindex(b".weight") + 40  # all that this architecture says

@@ -177,7 +177,7 @@ def valid_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_damage_ends_in_an_error_of_ours_or_in_a_model(valid_file: Path, data: st.DataObject) -> None:
     content = bytearray(valid_file.read_bytes())
     head_bytes = 3500  # all of the metadata and tensor infos

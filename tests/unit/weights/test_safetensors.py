@@ -114,7 +114,7 @@ def test_a_file_cut_anywhere_is_refused(path: Path) -> None:
 
 
 @given(places=st.lists(st.tuples(st.integers(0, 160), st.integers(0, 255)), min_size=1, max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damage_ends_in_an_error_of_ours_or_in_tensors(
     tmp_path_factory: pytest.TempPathFactory, places: list[tuple[int, int]]
 ) -> None:

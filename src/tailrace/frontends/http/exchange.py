@@ -1,21 +1,27 @@
 """One HTTP request and its answer over raw ASGI messages: body in, whole or streamed answer out, client gone or not."""
 
 import asyncio
-import re
 import secrets
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TypeVar
+from urllib.parse import parse_qsl
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from tailrace.frontends.http.openai.errors import BodyTooLarge, UnsupportedMediaType
+from tailrace.errors import InvalidRequest
+from tailrace.frontends.headers import bearer_token, given_request_id
+from tailrace.frontends.http.errors import BodyStalled, BodyTooLarge, ErrorShape, Failure, UnsupportedMediaType
+from tailrace.frontends.http.openai.errors import OPENAI_ERRORS
+from tailrace.frontends.rate_gate import UNLIMITED_VISIT, Visit
+from tailrace.frontends.standing import ANYBODY, Client
 
 __all__ = ["ClientGone", "Exchange"]
 
 Result = TypeVar("Result")
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+BODY_PAUSE_S = 30.0  # so long a client may send nothing of a body that it has begun
+
 _JSON = (b"content-type", b"application/json")
 _STREAM = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -29,39 +35,75 @@ class ClientGone(Exception):
 
 
 class Exchange:
-    """`phase` says how far it is: body, waiting (for the first text), answering. `status` is None before the start."""
+    """`phase` says how far it is: body, waiting (for the first text), answering, writing (a piece of a stream, that
+    the client does not take). `status` is None before the start.
+
+    `service_class` is the one that it is served in, once that is known: every answer says so. `more_headers` are those
+    that every answer has besides.
+    """
 
     __slots__ = (
+        "_cut",
+        "_query_string",
         "_receive",
         "_send",
+        "_watcher",
         "arrived_s",
+        "client",
+        "error_shape",
+        "failure_frames",
         "headers",
         "is_complete",
-        "is_stream",
+        "more_headers",
         "path_params",
         "phase",
         "request_id",
+        "service_class",
         "status",
         "unique_id",
+        "visit",
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.arrived_s = time.perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.unique_id = secrets.token_hex(16)
-        self.request_id = self._given_request_id() or self.unique_id
+        self.request_id = given_request_id(self.headers) or self.unique_id
         self.path_params: Mapping[str, str] = {}  # the router knows them
+        self.client: Client = ANYBODY  # whoever checks keys knows better
+        self.error_shape: ErrorShape = OPENAI_ERRORS  # the route knows better
+        self.failure_frames: Callable[[Failure], bytes] | None = None  # ends a stream; None: none has been begun
+        self.visit: Visit = UNLIMITED_VISIT
+        self.service_class: str | None = None
+        self.more_headers: list[tuple[bytes, bytes]] = []
         self.phase = "body"
         self.status: int | None = None
-        self.is_stream = False
         self.is_complete = False
+        self._query_string: bytes = scope["query_string"]
         self._receive = receive
         self._send = send
+        # The server may say in the scope how to drop a connection at once, with what waits in its buffers.
+        self._cut: Callable[[], None] | None = scope.get("state", {}).get("tailrace.cut")
+        self._watcher: asyncio.Task[None] | None = None
 
-    def _given_request_id(self) -> str | None:
-        """The client's x-request-id, if it is safe to echo and to log."""
-        given = self.headers.get(b"x-request-id", b"").decode("latin-1")
-        return given if _REQUEST_ID.fullmatch(given) else None
+    @property
+    def bearer_token(self) -> bytes | None:
+        """What was sent as 'Authorization: Bearer TOKEN'."""
+        return bearer_token(self.headers)
+
+    def read_query(self, max_bytes: int) -> dict[str, str]:
+        """The fields behind the path's question mark. Raises InvalidRequest, BodyTooLarge."""
+        if len(self._query_string) > max_bytes:
+            raise BodyTooLarge(f"the query is longer than {max_bytes} bytes: send its fields as the body of a POST")
+        try:
+            pairs = parse_qsl(self._query_string.decode("ascii"), keep_blank_values=True, errors="strict")
+        except ValueError:
+            raise InvalidRequest("the query is not UTF-8 in percent-encoding") from None
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            raise InvalidRequest("a field is in the query twice; send it once")
+        self.phase = "waiting"
+        return fields
 
     async def read_json(self, max_bytes: int) -> bytes:
         """The body. Raises UnsupportedMediaType, BodyTooLarge, ClientGone."""
@@ -85,7 +127,7 @@ class Exchange:
             raise too_large
         body = bytearray()
         while True:
-            message = await self._receive()
+            message = await self._next_piece()
             if message["type"] == "http.disconnect":
                 raise ClientGone
             body += message.get("body", b"")
@@ -94,13 +136,20 @@ class Exchange:
             if not message.get("more_body", False):
                 return bytes(body)
 
+    async def _next_piece(self) -> Message:
+        try:
+            async with asyncio.timeout(BODY_PAUSE_S):
+                return await self._receive()
+        except TimeoutError:
+            raise BodyStalled(f"nothing of the body came for {BODY_PAUSE_S:.0f} s; send the request again") from None
+
     async def unless_gone(self, work: Coroutine[None, None, Result]) -> Result:
         """The result of `work`, which is cancelled at once when the client goes; then raises ClientGone."""
         worker = asyncio.ensure_future(work)
-        watcher = asyncio.ensure_future(self._watch())
+        watcher = self._watcher = asyncio.create_task(self._watch())
         try:
             await asyncio.wait((worker, watcher), return_when=asyncio.FIRST_COMPLETED)
-            if not worker.done() and not self.is_complete:
+            if not worker.done() and (not self.is_complete or self.phase == "stalled"):
                 raise ClientGone
             return await worker
         finally:
@@ -112,6 +161,14 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
+    def cut_off(self) -> None:
+        """Gives up a client that takes nothing: `unless_gone` ends as if it had gone by itself."""
+        self.phase = "stalled"
+        if self._cut is not None:
+            self._cut()
+        elif self._watcher is not None:
+            self._watcher.cancel()
+
     async def respond_json(self, body: bytes) -> None:
         await self.respond(200, body)
 
@@ -120,24 +177,29 @@ class Exchange:
     ) -> None:
         """A whole answer; JSON unless another content type is given."""
         kind = _JSON if content_type is None else (b"content-type", content_type.encode())
+        self.phase = "answering"
         await self._start(status, [kind, (b"content-length", b"%d" % len(body)), *headers])
         await self._finish(body)
 
     async def start_stream(self) -> None:
-        self.is_stream = True
+        """Begins an event stream; its `phase` is for whoever writes to it."""
         await self._start(200, list(_STREAM))
 
     async def write(self, data: bytes) -> None:
-        """Sends a piece of a stream; waits while the client reads too slowly."""
+        """Sends a piece of a stream; waits while the client reads too slowly. Raises ClientGone once it is cut off."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if self.phase == "stalled":  # nobody takes what is sent to a closed connection, and nobody says so
+            raise ClientGone
 
     async def end_stream(self) -> None:
         await self._finish(b"")
 
     async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self.phase = "answering"
         self.status = status
+        headers += self.more_headers
         headers.append((b"x-request-id", self.request_id.encode()))
+        if self.service_class is not None:
+            headers.append((b"x-service-class", self.service_class.encode()))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _finish(self, body: bytes) -> None:

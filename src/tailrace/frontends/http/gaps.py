@@ -11,23 +11,25 @@ __all__ = ["GapClock"]
 class GapClock:
     """One per answer; `tick` at each delta. Those without tokens, as an echo or a bare end, count for nothing."""
 
-    __slots__ = ("_arrived_s", "_last_s", "_metrics")
+    __slots__ = ("_arrived_s", "_last_s", "_metrics", "_observe_gap")
 
-    def __init__(self, metrics: HttpMetrics, arrived_s: float, num_choices: int) -> None:
+    def __init__(self, metrics: HttpMetrics, class_name: str, arrived_s: float, num_choices: int) -> None:
         self._metrics = metrics
+        self._observe_gap = metrics.gaps_of(class_name).observe
         self._arrived_s: float | None = arrived_s
         self._last_s: list[float | None] = [None] * num_choices
 
     def tick(self, delta: ChoiceDelta) -> None:
-        if delta.token_ids:
-            self._observe(delta.index)
-
-    def _observe(self, index: int) -> None:
+        num_tokens = len(delta.token_ids)
+        if num_tokens == 0:
+            return
+        if num_tokens > 1:
+            self._metrics.coalesced.value += num_tokens - 1
         now = time.perf_counter()
-        last = self._last_s[index]
-        self._last_s[index] = now
+        last = self._last_s[delta.index]
+        self._last_s[delta.index] = now
         if last is not None:
-            self._metrics.observe_gap(now - last)
+            self._observe_gap(now - last)
         elif self._arrived_s is not None:
             self._metrics.observe_first_text(now - self._arrived_s)
             self._arrived_s = None

@@ -4,65 +4,99 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tailrace.errors import InvalidRequest
+from tailrace.frontends.claim import with_headers
+from tailrace.frontends.http.answer import AnswerHead
+from tailrace.frontends.http.anthropic.request import decode_message
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import Exchange
 from tailrace.frontends.http.gaps import GapClock
+from tailrace.frontends.http.gathered import Gathered
+from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.merge import start_all
-from tailrace.frontends.http.openai.answer import AnswerHead
-from tailrace.frontends.http.openai.chunks import ChatShape, ChunkShape, ChunkWriter, CompletionShape
-from tailrace.frontends.http.openai.request import Job, decode_chat, decode_completion
-from tailrace.frontends.http.openai.whole import Gathered, encode_chat, encode_completion
+from tailrace.frontends.http.openai.request import decode_chat, decode_completion
+from tailrace.frontends.http.pulse import Pulse
+from tailrace.frontends.http.responses.request import decode_response
+from tailrace.frontends.http.resume.streams import ResumableStreams, is_resumable
 from tailrace.frontends.http.sse import send_stream
-from tailrace.service.api import GenerationStream, ModelCard, Service, Usage
+from tailrace.frontends.standing import settle, tier_word
+from tailrace.service.api import GenerationStream, ModelCard, Service
 from tailrace.telemetry.http import HttpMetrics
 
-__all__ = ["CHAT", "COMPLETION", "Dialect", "Generate"]
+__all__ = ["CHAT", "COMPLETION", "MESSAGE", "RESPONSE", "Dialect", "Generate"]
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What tells one generating endpoint from another."""
+    """What tells one generating endpoint from another: how its answers are called, and how its bodies are read.
+
+    The job that is made of a body knows how its answer is written.
+    """
 
     id_prefix: str
     decode: Callable[[bytes, str, ModelCard, HttpConfig], Job]
-    chunk_shape: ChunkShape
-    encode_whole: Callable[[AnswerHead, Gathered, Usage], bytes]
 
 
-CHAT = Dialect("chatcmpl-", decode_chat, ChatShape(), encode_chat)
-COMPLETION = Dialect("cmpl-", decode_completion, CompletionShape(), encode_completion)
+CHAT = Dialect("chatcmpl-", decode_chat)
+COMPLETION = Dialect("cmpl-", decode_completion)
+RESPONSE = Dialect("resp_", decode_response)
+MESSAGE = Dialect("msg_", decode_message)
 
 
 class Generate:
     """Answers one dialect. The work is aborted as soon as the client is gone, in whatever phase it is."""
 
-    def __init__(self, service: Service, metrics: HttpMetrics, config: HttpConfig, dialect: Dialect) -> None:
+    def __init__(
+        self,
+        service: Service,
+        metrics: HttpMetrics,
+        config: HttpConfig,
+        dialect: Dialect,
+        streams: ResumableStreams | None = None,
+    ) -> None:
         self._service = service
         self._metrics = metrics
         self._config = config
         self._dialect = dialect
+        self._streams = streams
 
     async def __call__(self, exchange: Exchange) -> None:
         body = await exchange.read_json(self._config.max_body_bytes)
         # The client's id may come twice, from a retry: the engine gets one that cannot.
         request_id = f"{exchange.request_id}-{exchange.unique_id[:12]}"
         job = self._dialect.decode(body, request_id, self._service.model, self._config)
+        job = self._placed(job, exchange)
+        exchange.service_class = job.class_name
         await exchange.unless_gone(self._answer(exchange, job))
 
+    def _placed(self, job: Job, exchange: Exchange) -> Job:
+        """The job in the class that it is served in."""
+        classes = self._service.classes
+        claim = with_headers(job.claim, exchange.headers, classes)
+        standing = settle(claim, exchange.client, classes)
+        return job.placed(standing, tier_word(claim, standing, classes))
+
     async def _answer(self, exchange: Exchange, job: Job) -> None:
+        if is_resumable(exchange, job):
+            if self._streams is None:
+                raise InvalidRequest("this stream cannot be taken up again", param="x-stream-resumable")
+            await self._streams.answer(exchange, job, self._head(exchange, job))
+            return
         stream = await start_all(self._service, job.generations)
+        exchange.visit.charge(stream.prompt_tokens)
         try:
-            clock = GapClock(self._metrics, exchange.arrived_s, job.num_choices)
+            clock = GapClock(self._metrics, job.class_name, exchange.arrived_s, job.num_choices)
             send = self._send_chunks if job.is_streamed else self._send_whole
             await send(exchange, stream, job, clock)
         finally:
+            exchange.visit.charge(stream.usage.completion_tokens)
             await stream.aclose()
 
     async def _send_chunks(self, exchange: Exchange, stream: GenerationStream, job: Job, clock: GapClock) -> None:
-        head = self._head(exchange)
-        writer = ChunkWriter(self._dialect.chunk_shape, head, job.num_choices, has_usage=job.include_usage)
-        limit = self._config.max_buffered_bytes
-        await send_stream(exchange, stream, job, writer=writer, clock=clock, max_bytes=limit)
+        writer = job.form.writer(self._head(exchange, job), stream)
+        exchange.failure_frames = writer.failure
+        pulse = Pulse(exchange, self._config.patience, self._metrics, writer.keep_alive)
+        await send_stream(stream, job, writer=writer, clock=clock, pulse=pulse)
 
     async def _send_whole(self, exchange: Exchange, stream: GenerationStream, job: Job, clock: GapClock) -> None:
         gathered = Gathered(job.num_choices)
@@ -70,8 +104,9 @@ class Generate:
             exchange.phase = "answering"
             clock.tick(delta)
             gathered.add(delta)
-        await exchange.respond_json(self._dialect.encode_whole(self._head(exchange), gathered, stream.usage))
+        head, usage = self._head(exchange, job), stream.usage
+        await exchange.respond_json(job.form.encode_whole(head, gathered.choices(), usage))
 
-    def _head(self, exchange: Exchange) -> AnswerHead:
-        answer_id = self._dialect.id_prefix + exchange.unique_id
-        return AnswerHead(answer_id, int(time.time()), self._service.model.name, self._config.fingerprint)
+    def _head(self, exchange: Exchange, job: Job) -> AnswerHead:
+        answer_id, model = self._dialect.id_prefix + exchange.unique_id, self._service.model.name
+        return AnswerHead(answer_id, int(time.time()), model, self._config.fingerprint, job.service_tier)

@@ -8,7 +8,9 @@ from tailrace.service.api import ChoiceDelta, Generation, GenerationStream, Serv
 
 __all__ = ["start_all"]
 
-_MAX_WAITING = 128  # deltas between the streams and their reader
+_MAX_WAITING = 128  # hand-overs between the streams and their reader
+
+_Item = Sequence[ChoiceDelta] | Exception
 
 
 async def start_all(service: Service, generations: Sequence[Generation]) -> GenerationStream:
@@ -33,7 +35,9 @@ class _MergedStream:
     def __init__(self, streams: Sequence[GenerationStream], n: int) -> None:
         self._streams = streams
         self._n = n
-        self._items: asyncio.Queue[ChoiceDelta | Exception | None] = asyncio.Queue(_MAX_WAITING)
+        self._num_open = len(streams)
+        self._failure: Exception | None = None
+        self._items: asyncio.Queue[_Item] = asyncio.Queue(_MAX_WAITING)
         self._readers: list[asyncio.Task[None]] = []
 
     @property
@@ -42,34 +46,44 @@ class _MergedStream:
 
     @property
     def usage(self) -> Usage:
-        usages = [stream.usage for stream in self._streams]
-        return Usage(
-            sum(usage.prompt_tokens for usage in usages),
-            sum(usage.completion_tokens for usage in usages),
-            sum(usage.cached_tokens for usage in usages),
-        )
+        return Usage.of_all([stream.usage for stream in self._streams])
+
+    async def take(self) -> Sequence[ChoiceDelta]:
+        if self._failure is not None:
+            raise self._failure
+        if not self._readers:
+            self._readers = [asyncio.create_task(self._read(i, stream)) for i, stream in enumerate(self._streams)]
+        deltas: list[ChoiceDelta] = []
+        while self._num_open and not deltas:
+            self._add(deltas, await self._items.get())
+            while self._failure is None and not self._items.empty():
+                self._add(deltas, self._items.get_nowait())
+        return deltas
+
+    def _add(self, deltas: list[ChoiceDelta], item: _Item) -> None:
+        """What a reader has handed over. Raises what ended its stream, once all before that is out."""
+        if isinstance(item, Exception):
+            self._failure = item
+            if not deltas:
+                raise item
+        elif item:
+            deltas += item
+        else:
+            self._num_open -= 1
 
     async def __aiter__(self) -> AsyncIterator[ChoiceDelta]:
-        self._readers = [asyncio.create_task(self._read(i, stream)) for i, stream in enumerate(self._streams)]
-        num_open = len(self._readers)
-        while num_open:
-            item = await self._items.get()
-            if isinstance(item, Exception):
-                raise item
-            if item is None:
-                num_open -= 1
-            else:
-                yield item
+        while deltas := await self.take():
+            for delta in deltas:
+                yield delta
 
     async def _read(self, position: int, stream: GenerationStream) -> None:
-        """Hands over the stream's deltas, then None, or the error that ended it."""
+        """Hands over the stream's deltas, none at its end, or the error that ended it."""
         try:
-            async for delta in stream:
-                await self._items.put(replace(delta, index=position * self._n + delta.index))
+            while deltas := await stream.take():
+                await self._items.put([replace(each, index=position * self._n + each.index) for each in deltas])
+            await self._items.put(())
         except Exception as error:
             await self._items.put(error)
-        else:
-            await self._items.put(None)
 
     async def aclose(self) -> None:
         for reader in self._readers:

@@ -3,22 +3,29 @@
 import asyncio
 import contextlib
 import errno
-import math
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tailrace.errors import SetupError
+from tailrace.frontends.http.http2 import PREFACE, Http2Connection
+from tailrace.frontends.http.request_head import REFUSAL, HeadWatch, is_too_large
 
 __all__ = ["bind", "serve"]
 
 _BACKLOG = 2048
 _KEEP_ALIVE_S = 75
+_MAX_UNSENT_BYTES = 16 * 1024  # of a connection, here and in the system each; then writers wait
+_NO_LINGERING = struct.pack("ii", 1, 0)
+_TICK_S = 0.02
+_LAST_WORDS_S = 1.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -38,6 +45,8 @@ def bind(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it: the system, too, keeps little for a client that reads slowly, instead of megabytes.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:
@@ -63,7 +72,7 @@ async def serve(
     on_ready: Callable[[], None] | None = None,
     on_stop: Callable[[], None] | None = None,
     stop: asyncio.Event | None = None,
-    grace_s: int = 30,
+    grace_s: float = 30.0,
 ) -> None:
     """Serves until SIGINT, SIGTERM or `stop`; returns when all is closed. Meant to run under `uvloop.run`.
 
@@ -73,7 +82,7 @@ async def serve(
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=_Connection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -82,14 +91,82 @@ async def serve(
         server_header=False,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=grace_s,
     )
-    server = _Server(config, on_ready or _nothing, on_stop or _nothing, stop or asyncio.Event())
+    server = _Server(config, on_ready or _nothing, on_stop or _nothing, stop or asyncio.Event(), grace_s)
     await server.serve(sockets=[listener])
 
 
 def _nothing() -> None:
     pass
+
+
+class _Connection(HttpToolsProtocol):
+    """uvicorn's, with bounds for heads and for who reads slowly, and a way to drop a connection with all that it was
+    not sent.
+
+    A connection that begins with the preface of HTTP/2 is handed over.
+    """
+
+    _opening: bytes | None = b""  # what may become the preface; None: it was something else
+
+    def data_received(self, data: bytes) -> None:
+        if self._opening is not None:
+            data, self._opening = self._opening + data, None
+            if PREFACE.startswith(data[: len(PREFACE)]):
+                self._await_preface(data)
+                return
+        was_in_head = self._head.is_in_head
+        super().data_received(data)
+        if was_in_head and self._head.is_in_head and not self._head.count(len(data)):
+            self._refuse_head()
+
+    def _await_preface(self, data: bytes) -> None:
+        if len(data) < len(PREFACE):
+            self._opening = data
+            return
+        self.connections.discard(self)
+        self._head.end()
+        Http2Connection(self.config.loaded_app, self.server_state, self.transport).data_received(data)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_MAX_UNSENT_BYTES)
+        self._head = HeadWatch(self._cut)
+        self._head.begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head.end()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head.begin()
+        self.scope["state"]["tailrace.cut"] = self._cut
+
+    def on_headers_complete(self) -> None:
+        self._head.end()
+        if is_too_large(self.url, self.headers):
+            self._refuse_head()
+            return
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():  # else there may be no request that it belongs to
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def _refuse_head(self) -> None:
+        self._head.end()
+        self.transport.write(REFUSAL)
+        self.transport.close()
+
+    def _cut(self) -> None:
+        """Closes the connection; without lingering, the system keeps nothing of it either."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+        self.transport.abort()
 
 
 class _Drain:
@@ -112,13 +189,18 @@ class _Server(uvicorn.Server):
     """uvicorn with hooks; it offers no other way to have them."""
 
     def __init__(
-        self, config: uvicorn.Config, on_ready: Callable[[], None], on_stop: Callable[[], None], stop: asyncio.Event
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], None],
+        on_stop: Callable[[], None],
+        stop: asyncio.Event,
+        grace_s: float,
     ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
         self._on_stop = on_stop
         self._stop = stop
-        self._grace_s = config.timeout_graceful_shutdown or 0
+        self._grace_s = grace_s
         self._drain: _Drain | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -135,14 +217,30 @@ class _Server(uvicorn.Server):
         """The drain, which the first call begins."""
         if self._drain is None:
             self._on_stop()
+            for connection in tuple(self.server_state.connections):
+                if isinstance(connection, Http2Connection):
+                    connection.announce_drain()
             self._drain = _Drain(self.server_state.tasks, self._grace_s)
         return self._drain
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # What is left of the time is for clients that still have to receive the end of their answer.
-        left_s = self._draining().left_s
-        self.config.timeout_graceful_shutdown = 0 if self.force_exit else math.ceil(left_s)
-        await super().shutdown(sockets)
+        """Closes all. What is left of the time is for clients that still have to receive the end of their answer."""
+        drain = self._draining()
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+        await self._wait_until_empty(lambda: drain.left_s > 0 and not self.force_exit)
+        for answer in tuple(self.server_state.tasks):
+            answer.cancel()  # each has a moment for its last words
+        ends_s = time.monotonic() + _LAST_WORDS_S
+        await self._wait_until_empty(lambda: time.monotonic() < ends_s)
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()
+
+    async def _wait_until_empty(self, has_time: Callable[[], bool]) -> None:
+        while (self.server_state.connections or self.server_state.tasks) and has_time():
+            await asyncio.sleep(_TICK_S)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,90 +1,56 @@
-"""Streams an answer as server-sent events: a reader task fills a bounded buffer, the writer sends what is there.
+"""Streams an answer as server-sent events: one task takes what the model has said, frames it and writes it.
 
-Deltas that arrive while the socket is busy, or all at once, leave in one write.
+While the client takes nothing, nothing is taken of the stream: its tokens wait there, up to its bound, and leave as one
+delta. So what one client does not read costs neither frames nor text, and its request is not computed any further.
 """
 
-import asyncio
+from typing import Protocol
 
-from tailrace.frontends.http.exchange import Exchange
+from tailrace.frontends.http.answer import FrameWriter
 from tailrace.frontends.http.gaps import GapClock
-from tailrace.frontends.http.openai.chunks import ChunkWriter
-from tailrace.frontends.http.openai.request import Job
+from tailrace.frontends.http.pulse import Pulse
 from tailrace.service.api import GenerationStream
 
 __all__ = ["send_stream"]
 
 
-class FrameBuffer:
-    """Frames between reader and writer. The reader pauses once `limit` bytes wait."""
-
-    def __init__(self, limit: int) -> None:
-        self.data = bytearray()
-        self._limit = limit
-        self._is_closed = False
-        self._error: Exception | None = None
-        self._filled = asyncio.Event()
-        self._emptied = asyncio.Event()
+class UsageWish(Protocol):
+    """Where its client wants to see what an answer took."""
 
     @property
-    def is_full(self) -> bool:
-        return len(self.data) >= self._limit
+    def include_usage(self) -> bool:
+        """When the frames end."""
+        ...
 
-    def offer(self) -> None:
-        """Tells the writer that there are frames."""
-        self._filled.set()
-
-    def close(self, error: Exception | None = None) -> None:
-        """No more frames come; `error` is why, if it is not the end."""
-        self._is_closed = True
-        self._error = error
-        self._filled.set()
-
-    async def room(self) -> None:
-        """Waits until the writer has taken what is there."""
-        self._emptied.clear()
-        await self._emptied.wait()
-
-    async def take(self) -> bytes:
-        """All frames there are, at least one; empty at the end. Raises the reader's error once they are taken."""
-        if not self.data and not self._is_closed:
-            self._filled.clear()
-            await self._filled.wait()
-        taken = bytes(self.data)
-        self.data.clear()
-        self._emptied.set()
-        if not taken and self._error is not None:
-            raise self._error
-        return taken
+    @property
+    def continuous_usage(self) -> bool:
+        """In every frame."""
+        ...
 
 
 async def send_stream(
-    exchange: Exchange, stream: GenerationStream, job: Job, *, writer: ChunkWriter, clock: GapClock, max_bytes: int
+    stream: GenerationStream, wish: UsageWish, *, writer: FrameWriter, clock: GapClock, pulse: Pulse
 ) -> None:
-    """Sends all of a stream. Raises what ended it early; nothing is sent before there is something to send."""
-    buffer = FrameBuffer(max_bytes)
-    reader = asyncio.create_task(_read(stream, job, writer, clock, buffer))
-    try:
-        frames = await buffer.take()
-        await exchange.start_stream()
-        while frames:
-            await exchange.write(frames)
-            frames = await buffer.take()
-        await exchange.end_stream()
-    finally:
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)
+    """Sends all of a stream. Raises what ended it early, once all that came before is sent."""
+    async with pulse:
+        frames = bytearray()
+        try:
+            while not writer.is_complete and (deltas := await stream.take()):
+                usage = stream.usage if wish.continuous_usage else None
+                for delta in deltas:
+                    clock.tick(delta)
+                    writer.write(frames, delta, usage)
+                if frames and not writer.is_complete:
+                    await pulse.write(_taken(frames))
+            writer.close(frames, stream.usage if wish.include_usage else None)
+        except Exception:
+            if frames:
+                await pulse.write(bytes(frames))
+            raise
+        await pulse.end(bytes(frames))
 
 
-async def _read(stream: GenerationStream, job: Job, writer: ChunkWriter, clock: GapClock, buffer: FrameBuffer) -> None:
-    try:
-        async for delta in stream:
-            clock.tick(delta)
-            writer.write(buffer.data, delta, stream.usage if job.continuous_usage else None)
-            if buffer.data:
-                buffer.offer()
-            if buffer.is_full:
-                await buffer.room()
-        writer.close(buffer.data, stream.usage if job.include_usage else None)
-        buffer.close()
-    except Exception as error:
-        buffer.close(error)
+def _taken(frames: bytearray) -> bytes:
+    taken = bytes(frames)
+    frames.clear()
+    return taken

@@ -4,19 +4,19 @@ import asyncio
 
 import msgspec
 
-from tailrace.errors import InvalidRequest
 from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.decode import BodyDecoder
 from tailrace.frontends.http.exchange import Exchange
-from tailrace.frontends.http.openai.decode import BodyDecoder
-from tailrace.frontends.http.openai.prompts import chat_prompt
-from tailrace.frontends.http.openai.request import check_model
+from tailrace.frontends.http.openai.fields import OPENAI_FIELDS
+from tailrace.frontends.http.openai.prompts import one_prompt
 from tailrace.frontends.http.openai.schema import DetokenizeBody, TokenizeBody
-from tailrace.service.api import Prompt, Service, TextPrompt
+from tailrace.frontends.model_name import check_model
+from tailrace.service.api import Prompt, Service
 
 __all__ = ["TokenEndpoints"]
 
-_TOKENIZE = BodyDecoder(TokenizeBody)
-_DETOKENIZE = BodyDecoder(DetokenizeBody)
+_TOKENIZE = BodyDecoder(TokenizeBody, OPENAI_FIELDS)
+_DETOKENIZE = BodyDecoder(DetokenizeBody, OPENAI_FIELDS)
 
 
 class TokenEndpoints:
@@ -28,7 +28,9 @@ class TokenEndpoints:
         """A prompt, or messages through the chat template, as ids; the strings of the ids if wanted."""
         fields = _TOKENIZE.decode(await exchange.read_json(self._config.max_body_bytes))
         check_model(fields.model, self._service.model)
-        answer = await asyncio.to_thread(self._tokenized, _prompt(fields), has_strings=bool(fields.return_token_strs))
+        answer = await asyncio.to_thread(
+            self._tokenized, one_prompt(fields.prompt, fields), has_strings=bool(fields.return_token_strs)
+        )
         await exchange.respond_json(answer)
 
     def _tokenized(self, prompt: Prompt, *, has_strings: bool) -> bytes:
@@ -46,18 +48,3 @@ class TokenEndpoints:
         check_model(fields.model, self._service.model)
         text = await asyncio.to_thread(self._service.detokenize, fields.tokens)
         await exchange.respond_json(msgspec.json.encode({"prompt": text}))
-
-
-def _prompt(fields: TokenizeBody) -> Prompt:
-    if (fields.prompt is None) == (fields.messages is None):
-        raise InvalidRequest("send either prompt or messages", param="prompt")
-    if fields.messages is None:
-        return TextPrompt(fields.prompt or "", fields.add_special_tokens is not False)
-    if fields.add_special_tokens:
-        raise InvalidRequest("the chat template places the special tokens", param="add_special_tokens")
-    return chat_prompt(
-        fields.messages,
-        add_generation_prompt=fields.add_generation_prompt,
-        continue_final_message=fields.continue_final_message,
-        template_args=fields.chat_template_kwargs,
-    )

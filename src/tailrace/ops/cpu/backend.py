@@ -1,7 +1,7 @@
 """The native CPU back end: packs the weights once, plans all buffers, then computes each step in one native call."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +24,14 @@ __all__ = [
     "Ceilings",
     "CpuBackend",
     "CpuExecutable",
+    "CpuPackedProgram",
     "KvFormat",
     "measure_ceilings",
     "supported_isas",
 ]
 
 ISA_VARIABLE = "TAILRACE_CPU_ISA"
+KV_LAYOUT = 1  # of a block of the pool; another one for each change of csrc/kernels/layout.h or of a kernel's bits
 
 
 def supported_isas() -> list[str]:
@@ -54,8 +56,8 @@ class CpuBackend:
     """Runs programs on the processor's vector units.
 
     `isa` is one of `supported_isas()`; by default the environment variable TAILRACE_CPU_ISA decides, else the best.
-    Raises SetupError when the machine does not have it. `kv_format` is how keys and values are kept: int8 takes half
-    the memory of bf16 (benchmarks/quality shows what it costs), f32 is for comparisons.
+    Raises SetupError when the machine does not have it. `kv_format` is how keys and values are kept: int8 and fp8_e4m3
+    take half the memory of bf16 (benchmarks/quality shows what they cost), f32 is for comparisons.
     """
 
     name = "cpu"
@@ -68,6 +70,10 @@ class CpuBackend:
             raise SetupError(f"{error} ({ISA_VARIABLE} or the back end's isa)") from error
         self.kv_format = kv_format
 
+    @property
+    def kv_bits(self) -> str:
+        return f"layout {KV_LAYOUT}, {self.isa}"
+
     def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
         tile_bytes = sum(
             (2 if cache.has_values else 1) * cache.num_kv_heads * _native.kv_tile_bytes(self.kv_format, cache.head_dim)
@@ -75,18 +81,48 @@ class CpuBackend:
         )
         return tile_bytes * block_tokens // _native.TILE_TOKENS
 
-    def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuExecutable":
-        """Pack every weight the program reads, one after the other, and plan the buffers.
+    def pack(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuPackedProgram":
+        """Pack every weight the program reads, one after the other.
 
-        Raises CheckpointError when a weight is missing or has another shape than the program expects, SetupError when
-        the machine or the limits do not allow it.
+        Raises CheckpointError when a weight is missing or has another shape than the program expects.
         """
         store = WeightStore(weights)
         num_matrices = matrices_of(program)
         for weight in program.weights.values():
             store.add(weight, num_matrices.get(weight.name, 1))
+        stages = lower(program, store.formats)
+        for stage in stages:
+            match stage:
+                case GatedStage(gate=gate, up=up) | ExpertGatedStage(op=Experts(gate=gate, up=up)):
+                    store.interleave(gate, up)
+                case _:
+                    pass
+        return CpuPackedProgram(program, store, stages, limits, self.isa, self.kv_format)
+
+    def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuExecutable":
+        """Raises what `pack` and `start` raise."""
+        return self.pack(program, weights, limits).start()
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPackedProgram:
+    """A lowered program and its packed weights, which nobody changes any more."""
+
+    program: Program
+    store: WeightStore
+    stages: Sequence[Stage]
+    limits: Limits
+    isa: str
+    kv_format: KvFormat
+
+    def start(self) -> "CpuExecutable":
+        """Plan the buffers, take memory for them and for the KV pool, and start the threads.
+
+        Raises SetupError when the machine or the limits do not allow it.
+        """
+        limits = self.limits
         try:
-            return CpuExecutable(program, store, limits, self.isa, self.kv_format)
+            return CpuExecutable(self)
         except ValueError as error:
             raise SetupError(f"the cpu back end cannot run this: {error}") from error
         except MemoryError as error:
@@ -100,12 +136,12 @@ class CpuBackend:
 class CpuExecutable:
     """A program with its packed weights, its KV pool and its threads."""
 
-    def __init__(self, program: Program, store: "WeightStore", limits: Limits, isa: str, kv_format: KvFormat) -> None:
-        stages = lower(program, store.formats)
+    def __init__(self, packed: CpuPackedProgram) -> None:
+        program, store, stages, limits = packed.program, packed.store, packed.stages, packed.limits
         memory = ActivationMemory.plan(stages, limits, _native.quantized_bytes, _native.PRIVATE_ROWS)
         native = _native.Program(
             store.packed,
-            isa=isa,
+            isa=packed.isa,
             max_tokens=limits.max_tokens,
             max_samples=limits.max_samples,
             max_sequences=limits.max_sequences,
@@ -114,16 +150,10 @@ class CpuExecutable:
             block_tokens=limits.block_tokens,
             num_threads=limits.num_threads,
             caches=[(cache.num_kv_heads, cache.head_dim, cache.has_values) for cache in padded_caches(program)],
-            kv_format=kv_format,
+            kv_format=packed.kv_format,
             activation_bytes=memory.shared_bytes,
             private_bytes=memory.private_bytes,
         )
-        for stage in stages:
-            match stage:
-                case GatedStage(gate=gate, up=up) | ExpertGatedStage(op=Experts(gate=gate, up=up)):
-                    store.interleave(gate, up)
-                case _:
-                    pass
         recorder = Recorder(_native.Builder(native), store, memory)
         for stage in stages:
             recorder.record(stage)
@@ -148,6 +178,11 @@ class CpuExecutable:
     @property
     def kv_bytes_per_block(self) -> int:
         return self._kv_bytes_per_block
+
+    @property
+    def kv_pool(self) -> NDArray[np.uint8]:
+        """The blocks themselves, [num_blocks, kv_bytes_per_block] (layout: csrc/kernels/layout.h)."""
+        return self._program.pool()
 
     @property
     def weight_bytes(self) -> int:
@@ -205,6 +240,38 @@ class CpuExecutable:
             self._program.copy_block(source, target, num_tokens)
         except ValueError as error:
             raise EngineError(f"the cpu back end refused a copy: {error}") from error
+
+    @property
+    def kv_resident_bytes(self) -> int:
+        """Physical memory under the KV pool, as the system counts it. May be read at any time; none after the end."""
+        native = self._native
+        return 0 if native is None else native.resident_pool_bytes
+
+    def commit(self, blocks: range) -> None:
+        """Keep the memory of consecutive blocks until they are released; they get it as they are touched."""
+        try:
+            self._program.commit(blocks.start, len(blocks))
+        except ValueError as error:
+            raise EngineError(f"the cpu back end refused to commit blocks: {error}") from error
+
+    def populate(self, blocks: range) -> None:
+        """Get memory for consecutive blocks now. Raises EngineError when the system has none left."""
+        try:
+            self._program.populate(blocks.start, len(blocks))
+        except ValueError as error:
+            raise EngineError(f"the cpu back end refused to populate blocks: {error}") from error
+        except MemoryError as error:
+            raise EngineError(
+                f"the system has no memory for {len(blocks)} more KV blocks of {self._kv_bytes_per_block:,} bytes: "
+                "lower --kv-memory, or stop what else takes memory"
+            ) from error
+
+    def release(self, blocks: range) -> None:
+        """Give the memory of consecutive blocks back, as far as it fills pages that no committed block lies in."""
+        try:
+            self._program.release(blocks.start, len(blocks))
+        except ValueError as error:
+            raise EngineError(f"the cpu back end refused to release blocks: {error}") from error
 
     def close(self) -> None:
         """End the threads and give back weights and KV pool. Logits that are still referenced keep them alive."""

@@ -19,7 +19,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def config() -> HttpConfig:
-    return HttpConfig(version="1.2.3", max_body_bytes=100_000, max_merged_choices=8, max_buffered_bytes=4096)
+    return HttpConfig(version="1.2.3", max_body_bytes=100_000, max_merged_choices=8)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from starlette.types import ASGIApp
 
-from tailrace.errors import ContextTooLong, EngineError, Overloaded, UnavailableError
+from tailrace.errors import ContextTooLong, EngineError, Overloaded, RefusalReason, UnavailableError
 from tailrace.telemetry.prometheus import Metrics
 from tests.support.asgi import ask, post, talk
 from tests.support.scripted_service import ScriptedService
@@ -88,16 +88,17 @@ async def test_an_unsafe_request_id_is_replaced(app: ASGIApp, bad: str) -> None:
 
 
 async def test_an_overloaded_server_says_when_to_come_back(app: ASGIApp, service: ScriptedService) -> None:
-    service.start_step = Overloaded("the queue is full", retry_after_s=1.2)
+    service.start_step = Overloaded("too many", retry_after_s=1.2, reason=RefusalReason.TENANT_LIMIT)
     answer = await post(app, "/v1/chat/completions", CHAT)
     assert answer.status == 429
     assert answer.headers["retry-after"] == "2"
     assert answer.headers["retry-after-ms"] == "1200"
+    assert answer.headers["x-llm-d-request-dropped-reason"] == "tenant_limit"
     assert answer.json()["error"] == {
-        "message": "the queue is full",
+        "message": "too many",
         "type": "rate_limit_error",
         "param": None,
-        "code": "overloaded",
+        "code": "tenant_limit",
     }
 
 
@@ -110,9 +111,10 @@ async def test_a_refusal_of_the_service_keeps_its_field_and_code(app: ASGIApp, s
 
 
 async def test_an_unavailable_service_is_503(app: ASGIApp, service: ScriptedService) -> None:
-    service.start_step = UnavailableError("draining")
+    service.start_step = UnavailableError("draining", retry_after_s=20.5)
     answer = await post(app, "/v1/chat/completions", CHAT)
     assert answer.status == 503
+    assert answer.headers["retry-after"] == "21"
     assert answer.json()["error"]["type"] == "server_error"
 
 
@@ -126,15 +128,25 @@ async def test_a_server_that_is_not_ready_lives_but_serves_nothing(app: ASGIApp,
 
 @pytest.mark.parametrize("fault", [EngineError("/secret/path"), ZeroDivisionError("/secret/path")])
 async def test_our_own_fault_is_logged_and_not_shown(
-    app: ASGIApp, service: ScriptedService, caplog: pytest.LogCaptureFixture, fault: Exception
+    app: ASGIApp,
+    service: ScriptedService,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception,
 ) -> None:
+    monkeypatch.delenv("TAILRACE_DEBUG", raising=False)
     service.start_step = fault
     answer = await post(app, "/v1/chat/completions", CHAT, x_request_id="find-me")
     assert answer.status == 500
     assert b"/secret/path" not in answer.body
     assert b"Traceback" not in answer.body
     assert "find-me" in answer.json()["error"]["message"]
-    assert "find-me" in caplog.text
+    assert f"request find-me failed: {type(fault).__name__} at tests.support.scripted_service.start:" in caplog.text
+    assert "/secret/path" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+    monkeypatch.setenv("TAILRACE_DEBUG", "1")
+    await post(app, "/v1/chat/completions", CHAT)
     assert "/secret/path" in caplog.text
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp
 
-from tailrace.errors import EngineError, UnavailableError
-from tailrace.frontends.http.config import HttpConfig
+from tailrace.errors import EngineError, Overloaded, RefusalReason, UnavailableError
 from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason
@@ -22,7 +21,11 @@ USAGE = {
     "prompt_tokens": 7,
     "completion_tokens": 2,
     "total_tokens": 9,
-    "prompt_tokens_details": {"cached_tokens": 4},
+    "prompt_tokens_details": {
+        "cached_tokens": 4,
+        "cached_tokens_details": {"engine": 1, "host": 3},
+        "cache_miss_reason": "evicted",
+    },
     "prompt_cache_hit_tokens": 4,
     "prompt_cache_miss_tokens": 3,
 }
@@ -119,7 +122,8 @@ async def test_usage_comes_in_a_last_chunk_and_is_null_before(app: ASGIApp) -> N
     assert last["usage"] == USAGE
 
 
-async def test_usage_can_come_in_every_chunk(app: ASGIApp) -> None:
+async def test_usage_can_come_in_every_chunk(app: ASGIApp, service: ScriptedService) -> None:
+    service.most_at_once = 1
     fields = STREAM | {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
     events = (await post(app, "/v1/chat/completions", fields)).events()
     assert [event["usage"]["completion_tokens"] for event in events] == [1, 1, 2, 2, 2]
@@ -246,8 +250,9 @@ async def test_an_error_before_the_first_text_has_its_status(
 
 
 async def test_an_error_after_the_first_text_is_an_event_and_the_stream_is_not_done(
-    app: ASGIApp, service: ScriptedService, caplog: pytest.LogCaptureFixture
+    app: ASGIApp, service: ScriptedService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("TAILRACE_DEBUG", raising=False)
     for failure in (EngineError("secret"), finish(reason=FinishReason.ERROR, error="secret")):
         gate = asyncio.Event()
         service.script = [token("a"), gate, failure]
@@ -261,7 +266,8 @@ async def test_an_error_after_the_first_text_is_an_event_and_the_stream_is_not_d
         assert texts[-1]["choices"][0]["delta"] == {"content": "a"}
         assert error["error"]["code"] == "internal_error"
         assert b"secret" not in answer.body
-    assert "secret" in caplog.text
+    assert caplog.text.count(" failed: EngineError at ") == 2
+    assert "secret" not in caplog.text
     assert all(stream.num_closed == 1 for stream in service.streams)
 
 
@@ -288,8 +294,8 @@ async def test_what_comes_at_once_leaves_in_one_write(app: ASGIApp, service: Scr
     assert len(answer.pieces) == 1
 
 
-async def test_a_slow_client_stops_the_reading_at_the_bound(
-    app: ASGIApp, service: ScriptedService, config: HttpConfig
+async def test_nothing_is_read_for_a_client_that_takes_nothing(
+    app: ASGIApp, service: ScriptedService, metrics: Metrics
 ) -> None:
     num_tokens = 1000
     service.script = [*(token(f"word {i} ") for i in range(num_tokens)), finish()]
@@ -299,11 +305,13 @@ async def test_a_slow_client_stops_the_reading_at_the_bound(
         await asyncio.sleep(0)
     for _ in range(50):
         await asyncio.sleep(0)
-    assert service.stream.num_read * 100 < 3 * config.max_buffered_bytes  # a frame has over 100 bytes
+    assert service.stream.num_read == service.most_at_once
+    assert "tailrace_http_buffered_bytes 0.0" not in metrics.render("")[0].decode()
     conversation.can_write.set()
     events = (await conversation.end()).events()
     text = "".join(event["choices"][0]["delta"].get("content", "") for event in events)
     assert text == "".join(f"word {i} " for i in range(num_tokens))
+    assert "tailrace_http_buffered_bytes 0.0" in metrics.render("")[0].decode()
 
 
 async def leave_and_check(conversation: Conversation, metrics: Metrics, phase: str) -> None:
@@ -412,7 +420,7 @@ async def test_gaps_and_the_first_text_are_measured(app: ASGIApp, metrics: Metri
         await post(app, "/v1/chat/completions", fields)
     exposition = metrics.render("")[0].decode()
     assert "tailrace_http_first_text_seconds_count 2.0" in exposition
-    assert "tailrace_inter_token_latency_seconds_count 2.0" in exposition  # two tokens each
+    assert 'tailrace_inter_token_latency_seconds_count{class="silver"} 2.0' in exposition  # two tokens each
 
 
 async def test_an_echo_is_neither_the_first_text_nor_followed_by_a_gap(
@@ -427,4 +435,31 @@ async def test_an_echo_is_neither_the_first_text_nor_followed_by_a_gap(
     await conversation.end()
     exposition = metrics.render("")[0].decode()
     assert "tailrace_http_first_text_seconds_count 1.0" in exposition
-    assert "tailrace_inter_token_latency_seconds_count 1.0" in exposition
+    assert 'tailrace_inter_token_latency_seconds_count{class="silver"} 1.0' in exposition
+
+
+LATE = Overloaded("it waited", retry_after_s=2.5, reason=RefusalReason.QUEUE_TIMEOUT)
+
+
+@pytest.mark.parametrize("prompt", ["Hi", ["Hi", "Ho"]])
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_who_is_turned_away_before_the_first_token_gets_a_status_and_not_a_stream(
+    app: ASGIApp, service: ScriptedService, prompt: str | list[str], *, is_streamed: bool
+) -> None:
+    gate = asyncio.Event()
+    service.script_of = lambda generation: [LATE] if len(service.generations) == 1 else [gate]
+    answer = await post(app, "/v1/completions", {"prompt": prompt, "n": 2, "stream": is_streamed})
+    assert answer.status == 429
+    assert answer.headers["retry-after"] == "3"
+    assert answer.headers["x-llm-d-request-dropped-reason"] == "queue_timeout"
+    assert answer.json()["error"]["code"] == "queue_timeout"
+    assert [stream.num_closed for stream in service.streams] == [1] * len(service.streams)
+
+
+async def test_a_choice_that_is_turned_away_after_the_others_began_ends_the_stream_with_an_error(
+    app: ASGIApp, service: ScriptedService
+) -> None:
+    service.script = [token("a"), LATE]
+    answer = await post(app, "/v1/completions", {"prompt": "Hi", "n": 2, "stream": True})
+    assert answer.status == 200
+    assert json.loads(sse_data(answer.body)[-1])["error"]["code"] == "queue_timeout"

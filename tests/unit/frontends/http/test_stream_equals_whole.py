@@ -50,7 +50,7 @@ async def both_answers(
     path: str, fields: dict[str, object], script: Sequence[ChoiceDelta]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     service = ScriptedService(script)
-    app = create_app(service, Metrics(model_name="tiny", version="0"), HttpConfig(max_buffered_bytes=300))
+    app = create_app(service, Metrics(model_name="tiny", version="0"), HttpConfig())
     whole = await post(app, path, fields)
     streamed = await post(app, path, fields | {"stream": True, "stream_options": {"include_usage": True}})
     return whole.json(), streamed.events()
@@ -84,7 +84,7 @@ def plain(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return choices
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(scripts(), st.booleans())
 def test_a_stream_concatenates_to_the_whole_answer(script: tuple[int, list[ChoiceDelta]], is_chat: bool) -> None:
     num_choices, deltas = script

@@ -10,13 +10,18 @@ from typing import Protocol
 import msgspec
 
 from tailrace.errors import EngineError
-from tailrace.frontends.http.openai.answer import AnswerHead, check_end, wire_usage
+from tailrace.frontends.ends import check_end
+from tailrace.frontends.http.answer import AnswerHead
+from tailrace.frontends.http.errors import Failure
+from tailrace.frontends.http.openai.errors import OPENAI_ERRORS
 from tailrace.frontends.http.openai.logprobs import ChatLogprobs, CompletionLogprobs, chat_logprobs, completion_logprobs
+from tailrace.frontends.http.openai.usage import wire_usage
 from tailrace.service.api import ChoiceDelta, TextLogprob, Usage
 
 __all__ = ["ChatShape", "ChunkShape", "ChunkWriter", "CompletionShape"]
 
 DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"  # a comment, which clients drop
 
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
@@ -65,17 +70,24 @@ class _ChoiceFrames:
     before_text: bytes
     plain_tail: bytes
     is_open: bool = False
-    is_finished: bool = False
 
 
 class ChunkWriter:
     """Appends the frames of one answer to a buffer. With `has_usage`, each chunk has that field."""
+
+    keep_alive = KEEP_ALIVE
 
     def __init__(self, shape: ChunkShape, head: AnswerHead, num_choices: int, *, has_usage: bool) -> None:
         self._shape = shape
         self._usage_null = b',"usage":null' if has_usage else b""
         self._head = _head(shape.kind, head)
         self._choices = [self._frames(index) for index in range(num_choices)]
+        self._num_unfinished = num_choices
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all choices have ended."""
+        return self._num_unfinished == 0
 
     def _frames(self, index: int) -> _ChoiceFrames:
         before_choice = self._head + b'[{"index":%d,' % index
@@ -97,13 +109,22 @@ class ChunkWriter:
             check_end(delta)
             self._write_finish(buffer, choice, delta, usage)
 
+    def pass_over(self, index: int, *, is_finished: bool) -> None:
+        """The client has the beginning of a choice, or all of it."""
+        self._choices[index].is_open = True
+        self._num_unfinished -= is_finished
+
     def close(self, buffer: bytearray, usage: Usage | None) -> None:
         """Appends the usage chunk, if wanted, and the end mark. Raises EngineError if a choice is not finished."""
-        if not all(choice.is_finished for choice in self._choices):
+        if not self.is_complete:
             raise EngineError("the stream ended before all of its choices did")
         if usage is not None:
             buffer += self._head + b'[],"usage":' + _encode(wire_usage(usage)) + b"}\n\n"
         buffer += DONE
+
+    def failure(self, failure: Failure) -> bytes:
+        """The frame that tells of a failure. No end mark comes after it: the answer is not whole."""
+        return b"data: " + OPENAI_ERRORS.encode(failure) + b"\n\n"
 
     def _write_role(self, buffer: bytearray, choice: _ChoiceFrames, usage: Usage | None) -> None:
         choice.is_open = True
@@ -119,7 +140,7 @@ class ChunkWriter:
         buffer += b',"logprobs":' + _encode(logprobs) + b',"finish_reason":null}]' + self._usage(usage) + b"}\n\n"
 
     def _write_finish(self, buffer: bytearray, choice: _ChoiceFrames, delta: ChoiceDelta, usage: Usage | None) -> None:
-        choice.is_finished = True
+        self._num_unfinished -= 1
         buffer += choice.before_choice + self._shape.without_text
         buffer += b',"logprobs":null,"finish_reason":' + _encode(delta.finish_reason)
         buffer += b',"stop_reason":' + _encode(delta.stop_reason) + b"}]" + self._usage(usage) + b"}\n\n"
@@ -136,4 +157,6 @@ def _head(kind: str, head: AnswerHead) -> bytes:
         "model": head.model,
         "system_fingerprint": head.fingerprint,
     }
+    if head.service_tier is not None:
+        fields["service_tier"] = head.service_tier
     return b"data: " + _encode(fields)[:-1] + b',"choices":'

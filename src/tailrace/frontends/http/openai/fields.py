@@ -1,42 +1,29 @@
-"""What happens to the fields that clients send but this server has no use for. Every other field is in `schema`.
-
-A field is in exactly one place: obeyed (`schema`), accepted because ignoring it changes nothing that was asked for,
-or refused by name. Whatever is in none of them is unknown, and refused as such.
-"""
+"""What happens to the fields of completions that this server has no use for. Every other field is in `schema`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
-__all__ = ["ACCEPTED", "REFUSED", "Refusal"]
+from tailrace.frontends.fields import FieldRules, Refusal
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a field is refused; a value in `neutral` asks for nothing and passes."""
-
-    reason: str
-    neutral: tuple[Any, ...] = ()
+__all__ = ["OPENAI_FIELDS"]
 
 
-ACCEPTED: Mapping[str, str] = {
+_ACCEPTED: Mapping[str, str] = {
     "user": "names the end user for abuse reports; it changes no token",
     "safety_identifier": "as user",
     "metadata": "is for the client's own bookkeeping",
     "prompt_cache_key": "caching is automatic and finds every shared prefix",
     "prompt_cache_options": "as prompt_cache_key",
     "prompt_cache_retention": "as prompt_cache_key",
+    "return_cached_tokens_details": "usage always has them",
     "parallel_tool_calls": "says how to call tools, and there are none",
 }
-"""Field -> why ignoring it is right."""
-
 _TOOLS = "tools are not supported"
 _GUIDED = "guided output is not supported"
 _MEDIA = "only text is supported"
 _REASONING = "reasoning is not told apart from the answer; pass chat_template_kwargs to steer the template"
 _PREVIEW = "is not supported"
 
-REFUSED: Mapping[str, Refusal] = {
+_REFUSED: Mapping[str, Refusal] = {
     "tools": Refusal(_TOOLS, ([],)),
     "tool_choice": Refusal(_TOOLS, ("none", "auto")),
     "functions": Refusal(_TOOLS, ([],)),
@@ -58,8 +45,6 @@ REFUSED: Mapping[str, Refusal] = {
     "include_reasoning": Refusal(_REASONING, (True,)),
     "thinking_token_budget": Refusal(_REASONING),
     "verbosity": Refusal("the length of answers is not steered; use max_tokens", ("medium",)),
-    "service_tier": Refusal("there is one service class", ("auto", "default")),
-    "priority": Refusal("requests are served in order of arrival", (0,)),
     "store": Refusal("answers are not stored", (False,)),
     "prediction": Refusal("predicted output is not supported"),
     "moderation": Refusal("moderation is not supported"),
@@ -83,7 +68,6 @@ REFUSED: Mapping[str, Refusal] = {
     "truncation_side": Refusal("prompts are not cut; shorten it before sending"),
     "return_token_ids": Refusal("use logprobs, or /tokenize", (False,)),
     "return_tokens_as_token_ids": Refusal("use logprobs, or /tokenize", (False,)),
-    "return_cached_tokens_details": Refusal("usage always has the cached tokens", (False,)),
     "request_id": Refusal("send the header x-request-id"),
     "session_id": Refusal(_PREVIEW),
     "kv_transfer_params": Refusal(_PREVIEW),
@@ -98,4 +82,5 @@ REFUSED: Mapping[str, Refusal] = {
     "grammar": Refusal(_GUIDED),
     "json_schema": Refusal(_GUIDED),
 }
-"""Known to some client, not to this server."""
+
+OPENAI_FIELDS = FieldRules(_ACCEPTED, _REFUSED)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from tailrace.service.api import TextLogprob
 
-__all__ = ["ChatLogprobs", "CompletionLogprobs", "chat_logprobs", "completion_logprobs"]
+__all__ = ["ChatLogprobs", "ChatTokenLogprob", "CompletionLogprobs", "chat_logprobs", "completion_logprobs"]
 
 _LOWEST = -9999.0  # what clients know for "impossible"; JSON has no infinity
 _REPLACEMENT = "\ufffd"

@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from tailrace.errors import InvalidRequest
-from tailrace.frontends.http.openai.schema import ContentPart, Message, Scalar
+from tailrace.frontends.http.body import Scalar
+from tailrace.frontends.http.openai.schema import Message, PromptBody
+from tailrace.frontends.http.parts import text_of
 from tailrace.service.api import ChatPrompt, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 
-__all__ = ["chat_prompt", "completion_prompts"]
+__all__ = ["chat_prompt", "completion_prompts", "one_prompt"]
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_TEXT_PART = frozenset(("type", "text", "cache_control"))  # the last changes nothing: caching is automatic
+_TEXT_TYPES = {"text": frozenset(("cache_control",))}  # caching is automatic
 _HISTORY = ("audio", "function_call", "tool_calls", "tool_call_id")
 
 
@@ -32,6 +34,26 @@ def chat_prompt(
         add_generation_prompt=not is_continued and add_generation_prompt is not False,
         continue_final_message=is_continued,
         template_args=template_args or {},
+    )
+
+
+def one_prompt(prompt: str | list[int] | None, fields: PromptBody) -> Prompt:
+    """The prompt or the messages, whichever is given. Raises InvalidRequest for both, or neither."""
+    if (prompt is None) == (fields.messages is None):
+        raise InvalidRequest("send either prompt or messages", param="prompt")
+    if fields.messages is None:
+        return (
+            TokenPrompt(prompt)
+            if isinstance(prompt, list)
+            else TextPrompt(prompt or "", fields.add_special_tokens is not False)
+        )
+    if fields.add_special_tokens:
+        raise InvalidRequest("the chat template places the special tokens", param="add_special_tokens")
+    return chat_prompt(
+        fields.messages,
+        add_generation_prompt=fields.add_generation_prompt,
+        continue_final_message=fields.continue_final_message,
+        template_args=fields.chat_template_kwargs,
     )
 
 
@@ -65,30 +87,11 @@ def _plain_message(message: Message, place: str) -> dict[str, str]:
 
 def _text(message: Message, place: str) -> str:
     content = message.content
-    if isinstance(content, str):
-        return content
     if content is not None:
-        return "\n".join(_part_text(part, f"{place}.content[{i}]") for i, part in enumerate(content))
+        return text_of(content, f"{place}.content", _TEXT_TYPES)
     if message.role == "assistant":  # histories have turns that said nothing
         return ""
     raise InvalidRequest(f"{place}.content is missing", param=f"{place}.content")
-
-
-def _part_text(part: ContentPart, place: str) -> str:
-    kind, text = part.get("type"), part.get("text")
-    if kind != "text":
-        raise InvalidRequest(f"{place} has {_type_name(kind)}; only text is supported", param=place)
-    for name, value in part.items():
-        if name not in _TEXT_PART and value is not None:
-            param = f"{place}.{name[:64]}"
-            raise InvalidRequest(f"unknown field {param!r}", param=param, code="unknown_parameter")
-    if not isinstance(text, str):
-        raise InvalidRequest(f"{place}.text must be a string", param=f"{place}.text")
-    return text
-
-
-def _type_name(kind: object) -> str:
-    return f"the type {kind[:32]!r}" if isinstance(kind, str) else "no type"
 
 
 def completion_prompts(

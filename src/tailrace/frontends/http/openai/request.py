@@ -1,40 +1,31 @@
-"""A body as work to do: the generations to start, and how the client wants to read their answer."""
+"""The bodies of the two kinds of completion as work to do."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from tailrace.errors import InvalidRequest, ModelNotFound
+from tailrace.errors import InvalidRequest
 from tailrace.frontends.http.config import HttpConfig
-from tailrace.frontends.http.openai.decode import BodyDecoder
+from tailrace.frontends.http.decode import BodyDecoder
+from tailrace.frontends.http.job import Job
+from tailrace.frontends.http.openai.fields import OPENAI_FIELDS
+from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionKind, CompletionsForm
 from tailrace.frontends.http.openai.prompts import chat_prompt, completion_prompts
-from tailrace.frontends.http.openai.sampling import sampling_params
-from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody, SamplingBody
+from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody, CompletionsBody
+from tailrace.frontends.http.sampling import sampling_params
+from tailrace.frontends.model_name import check_model
+from tailrace.frontends.salt import tenant_salt
+from tailrace.frontends.standing import Claim
 from tailrace.service.api import Generation, ModelCard, Prompt
 from tailrace.types import SamplingParams
 
-__all__ = ["Job", "check_model", "decode_chat", "decode_completion"]
+__all__ = ["decode_chat", "decode_completion"]
 
-_CHAT = BodyDecoder(ChatBody)
-_COMPLETION = BodyDecoder(CompletionBody)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One HTTP request's work. Choice `i` of generation `g` is choice `g * n + i` of the answer."""
-
-    generations: tuple[Generation, ...]
-    n: int
-    is_streamed: bool = False
-    include_usage: bool = False  # in a last chunk of its own
-    continuous_usage: bool = False  # in every chunk
-
-    @property
-    def num_choices(self) -> int:
-        return self.n * len(self.generations)
+_CHAT_BODY = BodyDecoder(ChatBody, OPENAI_FIELDS)
+_COMPLETION_BODY = BodyDecoder(CompletionBody, OPENAI_FIELDS)
 
 
 def decode_chat(body: bytes, request_id: str, model: ModelCard, config: HttpConfig) -> Job:
     """Raises InvalidRequest or ModelNotFound."""
-    fields = _CHAT.decode(body)
+    fields = _CHAT_BODY.decode(body)
     check_model(fields.model, model)
     prompt = chat_prompt(
         fields.messages,
@@ -43,12 +34,12 @@ def decode_chat(body: bytes, request_id: str, model: ModelCard, config: HttpConf
         template_args=fields.chat_template_kwargs,
     )
     sampling = sampling_params(fields, max_tokens=_max_chat_tokens(fields), num_logprobs=_chat_logprobs(fields))
-    return _job(fields, [prompt], sampling, request_id, config)
+    return _job(fields, [prompt], sampling, request_id, config, kind=CHAT)
 
 
 def decode_completion(body: bytes, request_id: str, model: ModelCard, config: HttpConfig) -> Job:
     """Raises InvalidRequest or ModelNotFound."""
-    fields = _COMPLETION.decode(body)
+    fields = _COMPLETION_BODY.decode(body)
     check_model(fields.model, model)
     _check_completion(fields)
     prompts = completion_prompts(
@@ -56,13 +47,7 @@ def decode_completion(body: bytes, request_id: str, model: ModelCard, config: Ht
     )
     max_tokens = fields.max_tokens or config.default_completion_tokens
     sampling = sampling_params(fields, max_tokens=max_tokens, num_logprobs=_completion_logprobs(fields))
-    return _job(fields, prompts, sampling, request_id, config, echo=bool(fields.echo))
-
-
-def check_model(name: str | None, model: ModelCard) -> None:
-    """Raises ModelNotFound unless the name means the served model."""
-    if name is not None and name not in ("default", model.name, *model.aliases):
-        raise ModelNotFound(f"the model {name[:128]!r} is not served here; {model.name!r} is", param="model")
+    return _job(fields, prompts, sampling, request_id, config, kind=COMPLETION, echo=bool(fields.echo))
 
 
 def _max_chat_tokens(fields: ChatBody) -> int:
@@ -94,12 +79,13 @@ def _check_completion(fields: CompletionBody) -> None:
 
 
 def _job(
-    fields: SamplingBody,
+    fields: CompletionsBody,
     prompts: list[Prompt],
     sampling: SamplingParams,
     request_id: str,
     config: HttpConfig,
     *,
+    kind: CompletionKind,
     echo: bool = False,
 ) -> Job:
     n = fields.n or 1
@@ -113,12 +99,21 @@ def _job(
         include_stop=bool(fields.include_stop_str_in_output),
         skip_special_tokens=fields.skip_special_tokens is not False,
         echo=echo,
-        cache_salt=_cache_salt(fields),
+        cache_salt=tenant_salt(fields.cache_salt, fields.user_id),
         seed=fields.seed,
     )
     others = (replace(first, request_id=f"{request_id}.{i}", prompt=prompts[i]) for i in range(1, len(prompts)))
     include_usage, continuous_usage = _usage_wishes(fields)
-    return Job((first, *others), n, bool(fields.stream), include_usage, continuous_usage)
+    claim = Claim(service_tier=fields.service_tier, priority=fields.priority, tenant=fields.user_id or "")
+    return Job(
+        (first, *others),
+        CompletionsForm(kind, n * len(prompts), has_usage=include_usage),
+        claim,
+        n,
+        is_streamed=bool(fields.stream),
+        include_usage=include_usage,
+        continuous_usage=continuous_usage,
+    )
 
 
 def _check_merged(n: int, num_prompts: int, limit: int) -> None:
@@ -133,14 +128,7 @@ def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
     return (stop,) if isinstance(stop, str) else tuple(stop or ())
 
 
-def _cache_salt(fields: SamplingBody) -> str:
-    """End users of one client share no cached block either."""
-    if fields.user_id is None:
-        return fields.cache_salt or ""
-    return f"{fields.cache_salt or ''}|user_id={fields.user_id}"
-
-
-def _usage_wishes(fields: SamplingBody) -> tuple[bool, bool]:
+def _usage_wishes(fields: CompletionsBody) -> tuple[bool, bool]:
     options = fields.stream_options
     if options is None:
         return False, False

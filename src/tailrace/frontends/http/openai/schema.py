@@ -1,32 +1,26 @@
-"""The bodies that are obeyed, as typed structs. `null` is the same as absent; bounds are those of the OpenAI API."""
+"""The bodies of completions and of what shares their prompts, as typed structs. Bounds are those of the OpenAI API."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from tailrace.frontends.http.body import Count, GenerationBody, Salt, StopString, TemplateArgs, TokenId, TopLogprobs
+from tailrace.frontends.http.parts import Content
+
 __all__ = [
+    "CacheTenant",
+    "CachedPrompt",
     "ChatBody",
     "CompletionBody",
-    "ContentPart",
+    "CompletionsBody",
     "DetokenizeBody",
+    "ExplainBody",
+    "InvalidateBody",
     "Message",
-    "SamplingBody",
+    "PromptBody",
     "StreamOptions",
     "TokenizeBody",
 ]
-
-Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Penalty = Annotated[float, Meta(ge=-2, le=2)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Bias = Annotated[float, Meta(ge=-100, le=100)]
-StopString = Annotated[str, Meta(min_length=1, max_length=1024)]
-TopLogprobs = Annotated[int, Meta(ge=0, le=20)]
-Salt = Annotated[str, Meta(min_length=1, max_length=512)]
-
-# Template variables nest only so far that no template can recurse over them without end.
-Scalar = str | int | float | bool | None
-TemplateArgs = Annotated[dict[str, Scalar | list[Scalar] | dict[str, Scalar]], Meta(max_length=64)]
 
 
 class StreamOptions(Struct, forbid_unknown_fields=True):
@@ -35,15 +29,11 @@ class StreamOptions(Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-ContentPart = dict[str, object]
-"""A part of a message, not yet looked at: its `type` decides what else may be in it."""
-
-
 class Message(Struct, forbid_unknown_fields=True, kw_only=True):
     """One turn. The fields after `prefix` come back in histories; they must be empty."""
 
     role: str
-    content: str | list[ContentPart] | None = None
+    content: Content | None = None
     name: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -59,34 +49,16 @@ class Message(Struct, forbid_unknown_fields=True, kw_only=True):
 Messages = Annotated[list[Message], Meta(min_length=1)]
 
 
-class SamplingBody(Struct, kw_only=True):
+class CompletionsBody(GenerationBody, kw_only=True):
     """What both kinds of completion take."""
 
-    model: str | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Count | None = None
     max_tokens: Count | None = None
-    min_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Share | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
-    min_p: Share | None = None
-    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
-    logit_bias: Annotated[dict[str, Bias], Meta(max_length=1024)] | None = None
     stop: StopString | Annotated[list[StopString], Meta(max_length=4)] | None = None
-    stop_token_ids: Annotated[list[TokenId], Meta(max_length=256)] | None = None
-    ignore_eos: bool | None = None
-    skip_special_tokens: bool | None = None
-    include_stop_str_in_output: bool | None = None
-    cache_salt: Salt | None = None
-    user_id: Salt | None = None
 
 
-class ChatBody(SamplingBody, kw_only=True):
+class ChatBody(CompletionsBody, kw_only=True):
     messages: Messages
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -96,7 +68,7 @@ class ChatBody(SamplingBody, kw_only=True):
     top_logprobs: TopLogprobs | None = None
 
 
-class CompletionBody(SamplingBody, kw_only=True):
+class CompletionBody(CompletionsBody, kw_only=True):
     prompt: str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1)]
     logprobs: TopLogprobs | bool | None = None  # false: none; true is refused, as it gives no number
     suffix: str | None = None
@@ -105,19 +77,55 @@ class CompletionBody(SamplingBody, kw_only=True):
     add_special_tokens: bool | None = None
 
 
-class TokenizeBody(Struct, kw_only=True):
-    """Either a prompt or messages."""
+class PromptBody(Struct, kw_only=True):
+    """Messages and how they are rendered, or whatever prompt there is besides."""
 
-    model: str | None = None
-    prompt: str | None = None
     messages: Messages | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: TemplateArgs | None = None
+
+
+class TokenizeBody(PromptBody, kw_only=True):
+    """Either a prompt or messages."""
+
+    model: str | None = None
+    prompt: str | None = None
     return_token_strs: bool | None = None
 
 
 class DetokenizeBody(Struct, kw_only=True):
     model: str | None = None
     tokens: list[TokenId]
+
+
+class CachedPrompt(PromptBody, kw_only=True, forbid_unknown_fields=True):
+    """A prompt, as text or ids, or token_ids, or messages; with the salt of those whose cache is meant."""
+
+    prompt: str | list[TokenId] | None = None
+    token_ids: Annotated[list[TokenId], Meta(min_length=1)] | None = None
+    cache_salt: Salt | None = None
+    user_id: Salt | None = None
+
+
+class CacheTenant(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Those who send this salt, or those who send none: they have to be meant, not left over by an empty variable."""
+
+    cache_salt: Salt | None = None
+    user_id: Salt | None = None
+    anonymous: bool | None = None
+
+
+class ExplainBody(CachedPrompt, kw_only=True):
+    model: str | None = None
+
+
+class InvalidateBody(Struct, kw_only=True):
+    """Exactly one of them; `all` is everything of the served model."""
+
+    block: str | None = None
+    prefix: CachedPrompt | None = None
+    tenant: CacheTenant | None = None
+    fingerprint: str | None = None
+    all: bool | None = None

@@ -1,16 +1,17 @@
-"""Deltas gathered into one answer, for clients that do not stream."""
+"""Completions in one piece, for clients that do not stream."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from tailrace.errors import EngineError
-from tailrace.frontends.http.openai.answer import AnswerHead, WireUsage, check_end, wire_usage
+from tailrace.frontends.http.answer import AnswerHead
+from tailrace.frontends.http.gathered import WholeChoice
 from tailrace.frontends.http.openai.logprobs import ChatLogprobs, CompletionLogprobs, chat_logprobs, completion_logprobs
-from tailrace.service.api import ChoiceDelta, TextLogprob, Usage
+from tailrace.frontends.http.openai.usage import WireUsage, wire_usage
+from tailrace.service.api import Usage
 
-__all__ = ["Gathered", "encode_chat", "encode_completion"]
+__all__ = ["encode_chat", "encode_completion"]
 
 
 class ChatMessage(Struct):
@@ -43,66 +44,30 @@ class Whole(Struct):
     system_fingerprint: str
     choices: list[ChatChoice] | list[CompletionChoice]
     usage: WireUsage
+    service_tier: str | UnsetType = UNSET
 
 
-@dataclass(slots=True)
-class _Choice:
-    texts: list[str] = field(default_factory=list)
-    logprobs: list[TextLogprob] = field(default_factory=list)
-    end: ChoiceDelta | None = None
-
-    @property
-    def text(self) -> str:
-        return "".join(self.texts)
+def encode_chat(head: AnswerHead, choices: Sequence[WholeChoice], usage: Usage) -> bytes:
+    return _encode("chat.completion", head, [_chat_choice(*numbered) for numbered in enumerate(choices)], usage)
 
 
-class Gathered:
-    """The choices of an answer as they grow."""
-
-    def __init__(self, num_choices: int) -> None:
-        self._choices = [_Choice() for _ in range(num_choices)]
-
-    def add(self, delta: ChoiceDelta) -> None:
-        """Raises when the choice failed."""
-        choice = self._choices[delta.index]
-        choice.texts.append(delta.text)
-        choice.logprobs.extend(delta.logprobs)
-        if delta.finish_reason is not None:
-            check_end(delta)
-            choice.end = delta
-
-    def chat_choices(self) -> list[ChatChoice]:
-        return [self._chat_choice(index, choice) for index, choice in enumerate(self._choices)]
-
-    def _chat_choice(self, index: int, choice: _Choice) -> ChatChoice:
-        logprobs = chat_logprobs(choice.logprobs) if choice.logprobs else None
-        return ChatChoice(index, ChatMessage("assistant", choice.text), logprobs, *_end(choice))
-
-    def completion_choices(self) -> list[CompletionChoice]:
-        return [self._completion_choice(index, choice) for index, choice in enumerate(self._choices)]
-
-    def _completion_choice(self, index: int, choice: _Choice) -> CompletionChoice:
-        logprobs = completion_logprobs(choice.logprobs) if choice.logprobs else None
-        return CompletionChoice(index, choice.text, logprobs, *_end(choice))
+def encode_completion(head: AnswerHead, choices: Sequence[WholeChoice], usage: Usage) -> bytes:
+    return _encode("text_completion", head, [_completion_choice(*numbered) for numbered in enumerate(choices)], usage)
 
 
-def _end(choice: _Choice) -> tuple[str, str | int | None]:
-    if choice.end is None or choice.end.finish_reason is None:
-        raise EngineError("the stream ended before all of its choices did")
-    return choice.end.finish_reason.value, choice.end.stop_reason
+def _chat_choice(index: int, choice: WholeChoice) -> ChatChoice:
+    logprobs = chat_logprobs(choice.logprobs) if choice.logprobs else None
+    message = ChatMessage("assistant", choice.text)
+    return ChatChoice(index, message, logprobs, choice.finish_reason.value, choice.stop_reason)
 
 
-def encode_chat(head: AnswerHead, gathered: Gathered, usage: Usage) -> bytes:
-    """Raises EngineError if a choice is not finished."""
-    return _encode("chat.completion", head, gathered.chat_choices(), usage)
-
-
-def encode_completion(head: AnswerHead, gathered: Gathered, usage: Usage) -> bytes:
-    """Raises EngineError if a choice is not finished."""
-    return _encode("text_completion", head, gathered.completion_choices(), usage)
+def _completion_choice(index: int, choice: WholeChoice) -> CompletionChoice:
+    logprobs = completion_logprobs(choice.logprobs) if choice.logprobs else None
+    return CompletionChoice(index, choice.text, logprobs, choice.finish_reason.value, choice.stop_reason)
 
 
 def _encode(kind: str, head: AnswerHead, choices: list[ChatChoice] | list[CompletionChoice], usage: Usage) -> bytes:
+    tier = UNSET if head.service_tier is None else head.service_tier
     return msgspec.json.encode(
-        Whole(head.answer_id, kind, head.created_s, head.model, head.fingerprint, choices, wire_usage(usage))
+        Whole(head.answer_id, kind, head.created_s, head.model, head.fingerprint, choices, wire_usage(usage), tier)
     )

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from tailrace.errors import InvalidRequest, ModelNotFound, RequestError
 from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.openai import request
-from tailrace.frontends.http.openai.fields import ACCEPTED, REFUSED
-from tailrace.frontends.http.openai.request import Job
+from tailrace.frontends.http.openai.fields import OPENAI_FIELDS
 from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody
-from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, TextPrompt, TokenPrompt
+from tailrace.frontends.standing import Claim
+from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, Standing, TextPrompt, TokenPrompt
 from tests.support.scripted_service import MODEL
 
 CONFIG = HttpConfig(max_merged_choices=8)
@@ -105,17 +106,24 @@ def test_every_sampling_field_arrives() -> None:
     assert generation.include_stop
 
 
+def test_what_a_body_says_of_its_class_is_kept_apart_from_what_is_to_be_computed() -> None:
+    job = completion(service_tier="flex", priority=-3, user_id="u7")
+    assert job.claim == Claim(service_tier="flex", priority=-3, tenant="u7")
+    assert completion().claim == Claim()
+    assert [each.standing for each in job.generations] == [Standing()]
+
+
 def test_null_is_the_same_as_absent() -> None:
     obeyed = [name for name in ChatBody.__struct_fields__ if name != "messages"]
-    assert chat(**dict.fromkeys([*obeyed, *ACCEPTED, "tools", "never_heard_of"])) == chat()
+    assert chat(**dict.fromkeys([*obeyed, *OPENAI_FIELDS.accepted, "tools", "never_heard_of"])) == chat()
 
 
-@pytest.mark.parametrize("field", ACCEPTED)
+@pytest.mark.parametrize("field", OPENAI_FIELDS.accepted)
 def test_fields_without_effect_pass_with_any_value(field: str) -> None:
     assert chat(**{field: {"a": [1]}}) == chat()
 
 
-@pytest.mark.parametrize(("field", "refusal"), REFUSED.items())
+@pytest.mark.parametrize(("field", "refusal"), OPENAI_FIELDS.refused.items())
 def test_unsupported_fields_are_refused_by_name_and_pass_when_they_ask_for_nothing(field: str, refusal: Any) -> None:
     refused, passed = (
         (refusal_of_completion, completion) if field in ChatBody.__struct_fields__ else (refusal_of_chat, chat)
@@ -166,10 +174,10 @@ def test_a_bias_on_what_is_no_token_id_is_refused_with_its_key(key: str) -> None
 
 
 def test_each_field_has_one_fate() -> None:
-    assert not ACCEPTED.keys() & REFUSED.keys()
+    assert not OPENAI_FIELDS.accepted.keys() & OPENAI_FIELDS.refused.keys()
     for body in (ChatBody, CompletionBody):
-        assert not ACCEPTED.keys() & set(body.__struct_fields__)
-    assert not REFUSED.keys() & set(ChatBody.__struct_fields__) & set(CompletionBody.__struct_fields__)
+        assert not OPENAI_FIELDS.accepted.keys() & set(body.__struct_fields__)
+    assert not OPENAI_FIELDS.refused.keys() & set(ChatBody.__struct_fields__) & set(CompletionBody.__struct_fields__)
 
 
 def test_unknown_fields_are_refused_by_name() -> None:
@@ -430,10 +438,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-NAMES = st.sampled_from(sorted({*ChatBody.__struct_fields__, *CompletionBody.__struct_fields__, *REFUSED, "other"}))
+NAMES = st.sampled_from(
+    sorted({*ChatBody.__struct_fields__, *CompletionBody.__struct_fields__, *OPENAI_FIELDS.refused, "other"})
+)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(NAMES, JSON, max_size=4), st.booleans())
 def test_any_fields_are_decoded_or_refused_and_never_crash(fields: dict[str, object], has_messages: bool) -> None:
     body = json.dumps({"messages": HELLO, **fields} if has_messages else {"prompt": "Hi", **fields}).encode()
@@ -443,9 +453,9 @@ def test_any_fields_are_decoded_or_refused_and_never_crash(fields: dict[str, obj
         assert len(job.generations) == 1 or job.num_choices <= CONFIG.max_merged_choices
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=64))
 def test_any_bytes_are_decoded_or_refused_and_never_crash(body: bytes) -> None:
     for decode in (decode_chat, decode_completion):
-        with pytest.raises(RequestError):
-            decode(body)
+        with suppress(RequestError):
+            assert decode(body).num_choices >= 1

@@ -1,0 +1,171 @@
+"""What all processes of a server know of each other: one page of words, shared from before they were forked.
+
+Words of 8 bytes in the order of the machine; who writes:
+
+    0  generation          supervisor   of the engine that runs, or ran last; 0: there was none yet
+    1  state               supervisor
+    2  retry_at_s          supervisor   monotonic; when a failed engine will be started again
+    3  num_suspects        supervisor   of the request numbers at `suspects`
+    4  ready_generation    engine       takes requests
+    5  beat_s              engine       monotonic; when the step loop came round last
+    6  allowed_s           engine       how long it may take to come round again
+    7  num_requests        engine       submitted and not ended, of all API processes
+    8  target_scale        engine       a float
+    9  is_stepping         engine       1 while the device computes
+   10  num_running         engine       of the request numbers at `running`
+   16  worker generations  supervisor   one for each API process
+       ready workers       API process  the generation of each that answers
+       running             engine       request numbers
+       suspects            supervisor   request numbers
+
+A word is written whole; what belongs together is written before the word that tells of it.
+"""
+
+import mmap
+from collections.abc import Sequence
+from enum import IntEnum
+
+__all__ = ["MAX_WORKERS", "Board", "EngineState"]
+
+MAX_WORKERS = 64
+
+_GENERATION, _STATE, _RETRY_AT, _NUM_SUSPECTS = range(4)
+_READY, _BEAT, _ALLOWED, _NUM_REQUESTS, _SCALE, _IS_STEPPING, _NUM_RUNNING = range(4, 11)
+_WORKERS = 16
+_READY_WORKERS = _WORKERS + MAX_WORKERS
+_RUNNING = _READY_WORKERS + MAX_WORKERS
+
+
+class EngineState(IntEnum):
+    STARTING = 0  # the first one has not been there yet
+    RUNNING = 1
+    RECOVERING = 2  # it died, and the next one is being started
+    FAILED = 3  # it died too often; the next one is started at `retry_at_s`
+
+
+class Board:
+    """Make it before the fork."""
+
+    def __init__(self, max_running: int) -> None:
+        self._max_running = max_running
+        self._suspects_at = _RUNNING + max_running
+        memory = mmap.mmap(-1, 8 * (self._suspects_at + max_running))
+        self._words = memoryview(memory).cast("Q")
+        self._times = memoryview(memory).cast("d")
+        self._times[_SCALE] = 1.0
+
+    @property
+    def generation(self) -> int:
+        """Of the engine that runs, or ran last; they count from 1."""
+        return self._words[_GENERATION]
+
+    @property
+    def state(self) -> EngineState:
+        return EngineState(self._words[_STATE])
+
+    @property
+    def retry_at_s(self) -> float:
+        return self._times[_RETRY_AT]
+
+    @property
+    def ready_generation(self) -> int:
+        """Of the last engine that took requests."""
+        return self._words[_READY]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is an engine that takes requests."""
+        return self.state is EngineState.RUNNING and self.ready_generation == self.generation
+
+    def begin(self, generation: int, now_s: float, allowed_s: float) -> None:
+        """An engine is about to be started, whose step loop comes round within `allowed_s`."""
+        self.beat(now_s, allowed_s)
+        self._words[_NUM_REQUESTS] = self._words[_IS_STEPPING] = self._words[_NUM_RUNNING] = 0
+        self._words[_GENERATION] = generation
+        self._words[_STATE] = EngineState.RUNNING
+
+    def lose(self, suspects: Sequence[int]) -> None:
+        """The engine is dead; the requests of these numbers may have done it."""
+        suspects = suspects[: self._max_running]
+        for place, number in enumerate(suspects, self._suspects_at):
+            self._words[place] = number
+        self._words[_NUM_SUSPECTS] = len(suspects)
+        self._words[_STATE] = EngineState.RECOVERING
+
+    def fail(self, retry_at_s: float) -> None:
+        """It is not started again before that time."""
+        self._times[_RETRY_AT] = retry_at_s
+        self._words[_STATE] = EngineState.FAILED
+
+    @property
+    def suspects(self) -> tuple[int, ...]:
+        """Numbers of the requests one of which may have killed the engine before this one."""
+        return tuple(self._words[self._suspects_at : self._suspects_at + self._words[_NUM_SUSPECTS]])
+
+    def worker_generation(self, index: int) -> int:
+        return self._words[_WORKERS + index]
+
+    def begin_worker(self, index: int) -> int:
+        """An API process is about to be started; its generation."""
+        self._words[_WORKERS + index] += 1
+        return self._words[_WORKERS + index]
+
+    def worker_ready(self, index: int, generation: int) -> None:
+        """The API process of this generation answers."""
+        self._words[_READY_WORKERS + index] = generation
+
+    def are_workers_ready(self, count: int) -> bool:
+        """Whether all of so many API processes answer."""
+        return all(self._words[_READY_WORKERS + index] == self._words[_WORKERS + index] for index in range(count))
+
+    def ready(self, generation: int) -> None:
+        """The engine of this generation takes requests."""
+        self._words[_READY] = generation
+
+    def beat(self, now_s: float, allowed_s: float) -> None:
+        """The step loop has come round, and comes round again within `allowed_s`, with or without work."""
+        self._times[_ALLOWED] = allowed_s
+        self._times[_BEAT] = now_s
+
+    def overdue_s(self, now_s: float, awake_s: float = 0.0) -> float:
+        """For how long the step loop should have come round; 0 or less: all is well. Nobody ran before `awake_s`."""
+        return now_s - max(self._times[_BEAT], awake_s) - self._times[_ALLOWED]
+
+    @property
+    def is_stepping(self) -> bool:
+        """Whether the device computes, or did when its process died."""
+        return bool(self._words[_IS_STEPPING])
+
+    @is_stepping.setter
+    def is_stepping(self, value: bool) -> None:
+        self._words[_IS_STEPPING] = value
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Numbers of the requests that take part in steps, and of those that are about to."""
+        return tuple(self._words[_RUNNING : _RUNNING + min(self._words[_NUM_RUNNING], self._max_running)])
+
+    @running.setter
+    def running(self, numbers: Sequence[int]) -> None:
+        numbers = numbers[: self._max_running]
+        for place, number in enumerate(numbers, _RUNNING):
+            self._words[place] = number
+        self._words[_NUM_RUNNING] = len(numbers)
+
+    @property
+    def num_requests(self) -> int:
+        """Submitted and not ended, of all API processes."""
+        return self._words[_NUM_REQUESTS]
+
+    @num_requests.setter
+    def num_requests(self, count: int) -> None:
+        self._words[_NUM_REQUESTS] = count
+
+    @property
+    def target_scale(self) -> float:
+        """How many times as long as configured the targets of classes are now."""
+        return self._times[_SCALE]
+
+    @target_scale.setter
+    def target_scale(self, scale: float) -> None:
+        self._times[_SCALE] = scale

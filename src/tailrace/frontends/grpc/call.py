@@ -1,0 +1,200 @@
+"""One call: who makes it and what its metadata says; messages out of bytes and into them; errors into statuses."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar, cast
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from tailrace.classes import ServiceClasses
+from tailrace.errors import InvalidRequest
+from tailrace.frontends.claim import with_headers
+from tailrace.frontends.faults import log_fault
+from tailrace.frontends.grpc.config import GrpcConfig
+from tailrace.frontends.grpc.failure import CallRefused, failure_of
+from tailrace.frontends.headers import bearer_token, given_request_id, safe_request_id
+from tailrace.frontends.rate_gate import Visit
+from tailrace.frontends.standing import ANYBODY, Claim, Client, settle
+from tailrace.service.api import Standing
+
+__all__ = ["Call", "Handler", "refusing", "streaming", "unary"]
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Request = TypeVar("Request", bound=Message)
+
+_log = logging.getLogger(__name__)
+
+_MIN_COMPRESSED_BYTES = 1024
+_SHORTEST_S = 1e-3
+
+
+class Call:
+    """What the methods know of a call. `request_id` is the client's or ours, `unique_id` nobody else's."""
+
+    def __init__(self, context: Context, config: GrpcConfig) -> None:
+        self._context = context
+        self._stall_s = config.stall_s
+        self._keys = config.api_keys
+        self._gate = config.gate
+        self._limit: asyncio.Timeout | None = None
+        self.client: Client = ANYBODY  # until it is admitted
+        self.headers = _headers(context)
+        self.unique_id = secrets.token_hex(16)
+        self.request_id = given_request_id(self.headers) or self.unique_id
+
+    @property
+    def bearer_token(self) -> bytes | None:
+        return bearer_token(self.headers)
+
+    def admit(self) -> None:
+        """Learns who calls. Raises Unauthorized for who has no key, where keys are asked for."""
+        self.client = self._keys.admit(self.bearer_token, "metadata, authorization: Bearer KEY")
+
+    @contextlib.contextmanager
+    def visiting(self) -> Iterator[Visit]:
+        """Within this is what costs something. Raises Overloaded for who has used up its limits."""
+        visit = self._gate.enter(self.client)
+        if visit.refusal is not None:
+            raise visit.refusal
+        try:
+            yield visit
+        finally:
+            visit.leave()
+
+    def engine_id(self, given: str) -> str:
+        """A name for the engine, which cannot come twice: a client's own id may, from a retry."""
+        return f"{safe_request_id(given) or self.request_id}-{self.unique_id[:12]}"
+
+    def standing(self, claim: Claim, classes: ServiceClasses) -> Standing:
+        """Where the call stands. Nothing waits for longer than its deadline is away. Raises InvalidRequest."""
+        claim = with_headers(claim, self.headers, classes)
+        left_s: float | None = self._context.time_remaining()
+        if left_s is not None:
+            claim = replace(claim, queue_ttl_s=max(_SHORTEST_S, min(left_s, claim.queue_ttl_s or left_s)))
+        return settle(claim, self.client, classes)
+
+    async def write(self, message: Message) -> None:
+        """Sends a message of a stream; waits while the client reads too slowly, until it has for too long."""
+        assert self._limit is not None, "the call is no stream"
+        data = self.packed(message)
+        self._limit.reschedule(asyncio.get_running_loop().time() + self._stall_s)
+        await self._context.write(data)
+        self._limit.reschedule(None)
+
+    def packed(self, message: Message) -> bytes:
+        """The bytes of the next message to be sent, which are compressed if that is worth it."""
+        data = message.SerializeToString()
+        if len(data) < _MIN_COMPRESSED_BYTES:
+            self._context.disable_next_message_compression()
+        return data
+
+    @contextlib.asynccontextmanager
+    async def streaming(self) -> AsyncIterator[None]:
+        """Within this, messages may be written. Raises CallRefused when the client has stopped to read."""
+        try:
+            async with asyncio.timeout(None) as self._limit:
+                yield
+        except TimeoutError:
+            raise CallRefused(
+                grpc.StatusCode.ABORTED,
+                f"the client read nothing for {self._stall_s:g} s, so its answer was given up",
+                code="stalled",
+            ) from None
+
+
+Answer = Callable[[Request, Call], Awaitable[Message]]
+Stream = Callable[[Request, Call], Awaitable[None]]
+
+
+def unary(kind: type[Request], answer: Answer[Request], config: GrpcConfig) -> Handler:
+    """A method with one answer."""
+
+    async def behave(raw: bytes, context: Context) -> bytes:
+        call = Call(context, config)
+        async with _statuses(call, context):
+            call.admit()
+            return call.packed(await answer(_parsed(kind, raw), call))
+        raise AssertionError("a call that failed has been aborted")
+
+    return grpc.unary_unary_rpc_method_handler(cast("Any", behave))
+
+
+def streaming(kind: type[Request], stream: Stream[Request], config: GrpcConfig) -> Handler:
+    """A method with an answer of many messages, which it writes to the call."""
+
+    async def behave(raw: bytes, context: Context) -> None:
+        call = Call(context, config)
+        async with _statuses(call, context), call.streaming():
+            call.admit()
+            await stream(_parsed(kind, raw), call)
+
+    return grpc.unary_stream_rpc_method_handler(cast("Any", behave))
+
+
+def refusing(reason: str, config: GrpcConfig) -> Handler:
+    """A method that is known by name alone."""
+
+    async def behave(raw: bytes, context: Context) -> bytes:
+        call = Call(context, config)
+        async with _statuses(call, context):
+            call.admit()
+            raise CallRefused(grpc.StatusCode.UNIMPLEMENTED, reason, code="unsupported_method")
+        raise AssertionError("a call that failed has been aborted")
+
+    return grpc.unary_unary_rpc_method_handler(cast("Any", behave))
+
+
+@contextlib.asynccontextmanager
+async def _statuses(call: Call, context: Context) -> AsyncIterator[None]:
+    """The one place where errors become statuses."""
+    try:
+        yield
+    except Exception as error:
+        failure = failure_of(error, call.request_id)
+        if failure.is_ours:
+            log_fault(_log, call.request_id, error)
+        await context.abort(failure.status, failure.message, failure.metadata)
+
+
+def _headers(context: Context) -> Mapping[bytes, bytes]:
+    pairs = context.invocation_metadata() or ()
+    return {
+        key.encode(): value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+        for key, value in pairs
+    }
+
+
+def _parsed(kind: type[Request], raw: bytes) -> Request:
+    """Raises InvalidRequest for what is no such message, and for fields that nobody knows here."""
+    try:
+        message = kind.FromString(raw)
+    except DecodeError:
+        raise InvalidRequest(f"the bytes are no {kind.DESCRIPTOR.full_name}") from None
+    _check_known(message, "")
+    return message
+
+
+def _check_known(message: Message, place: str) -> None:
+    """A field that is not known was meant to change something."""
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        number = unknown[0].field_number
+        raise InvalidRequest(
+            f"{message.DESCRIPTOR.full_name} has no field number {number} that this server knows",
+            param=f"{place}{number}",
+            code="unknown_parameter",
+        )
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        inner = value if field.is_repeated else [value]
+        for index, each in enumerate(inner):
+            position = f"[{index}]" if field.is_repeated else ""
+            _check_known(each, f"{place}{field.name}{position}.")

@@ -1,0 +1,31 @@
+"""Sends an answer over a call. What is there while the client reads slowly leaves as one message a choice."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from tailrace.frontends.grpc.call import Call
+from tailrace.frontends.rate_gate import Visit
+from tailrace.service.api import ChoiceDelta, GenerationStream
+
+__all__ = ["Writer", "send_answer"]
+
+
+class Writer(Protocol):
+    """Makes messages of deltas, in the words of some protocol."""
+
+    def messages(self, delta: ChoiceDelta, stream: GenerationStream) -> Iterator[Message]: ...
+
+
+async def send_answer(stream: GenerationStream, writer: Writer, call: Call, visit: Visit) -> None:
+    """All of it. Ends the work at once when the call ends, whoever ends it; what was made is charged."""
+    visit.charge(stream.prompt_tokens)
+    try:
+        while deltas := await stream.take():
+            for delta in deltas:
+                for message in writer.messages(delta, stream):
+                    await call.write(message)
+    finally:
+        await stream.aclose()
+        visit.charge(stream.usage.completion_tokens)

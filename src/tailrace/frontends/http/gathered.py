@@ -1,0 +1,53 @@
+"""Deltas gathered into whole choices, for clients that do not stream."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tailrace.errors import EngineError
+from tailrace.frontends.ends import check_end
+from tailrace.service.api import ChoiceDelta, TextLogprob
+from tailrace.types import FinishReason
+
+__all__ = ["Gathered", "WholeChoice"]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeChoice:
+    text: str
+    logprobs: Sequence[TextLogprob]
+    finish_reason: FinishReason
+    stop_reason: str | int | None
+
+
+@dataclass(slots=True)
+class _Growing:
+    texts: list[str] = field(default_factory=list)
+    logprobs: list[TextLogprob] = field(default_factory=list)
+    end: ChoiceDelta | None = None
+
+
+class Gathered:
+    """The choices of an answer as they grow."""
+
+    def __init__(self, num_choices: int) -> None:
+        self._choices = [_Growing() for _ in range(num_choices)]
+
+    def add(self, delta: ChoiceDelta) -> None:
+        """Raises when the choice failed."""
+        choice = self._choices[delta.index]
+        choice.texts.append(delta.text)
+        choice.logprobs.extend(delta.logprobs)
+        if delta.finish_reason is not None:
+            check_end(delta)
+            choice.end = delta
+
+    def choices(self) -> list[WholeChoice]:
+        """Raises EngineError if one is not finished."""
+        return [_whole(choice) for choice in self._choices]
+
+
+def _whole(choice: _Growing) -> WholeChoice:
+    end = choice.end
+    if end is None or end.finish_reason is None:
+        raise EngineError("the stream ended before all of its choices did")
+    return WholeChoice("".join(choice.texts), choice.logprobs, end.finish_reason, end.stop_reason)

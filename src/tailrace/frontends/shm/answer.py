@@ -1,0 +1,116 @@
+"""One request of a client in shared memory, from its ask to the last word of its answer."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from tailrace.errors import EngineError, RequestError, RingDamaged, TailraceError, UnavailableError
+from tailrace.frontends.faults import fault_message, log_fault
+from tailrace.frontends.shm.asks import decode_ask
+from tailrace.frontends.shm.wire import Down, encode_delta, encode_failure, encode_usage, packed
+from tailrace.frontends.shm.writer import LaneWriter, Stalled
+from tailrace.service.api import GenerationStream, Service, Usage
+
+__all__ = ["Answer", "Outcome"]
+
+_log = logging.getLogger(__name__)
+
+Outcome = str
+"""How an answer ended, for those who count: complete, cancelled, stalled, refused, unavailable or failed."""
+
+
+class _LastWord(NamedTuple):
+    kind: Down
+    content: bytes
+    outcome: Outcome
+
+
+class Answer:
+    """Is computed from `start` on. `on_last` is called when the client may have the last word, which frees its lane."""
+
+    def __init__(self, service: Service, writer: LaneWriter, on_last: Callable[[Outcome], None]) -> None:
+        self._service = service
+        self._writer = writer
+        self._on_last = on_last
+        self._request_id = f"shm-{secrets.token_hex(12)}"
+        self._usage = Usage(0, 0, 0)
+        self._ended_by: _LastWord | None = None
+        self._is_saying_last = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, content: memoryview) -> asyncio.Task[None]:
+        """The task raises RingDamaged; when it is cancelled by others than this object, nobody wants to know more."""
+        self._task = asyncio.create_task(self._run(content))
+        return self._task
+
+    def cancel(self) -> None:
+        """The client has enough of it, and wants to know no more than what it was."""
+        self._end(_LastWord(Down.END, b"", "cancelled"))
+
+    def end(self, error: TailraceError) -> None:
+        """The server ends it."""
+        self._end(_failure(error, "unavailable"))
+
+    def watch(self) -> None:
+        self._writer.watch()
+
+    def _end(self, word: _LastWord) -> None:
+        assert self._task is not None, "what has not started cannot end"
+        if self._ended_by is None and not self._is_saying_last:
+            self._ended_by = word
+            self._task.cancel()
+
+    async def _run(self, content: memoryview) -> None:
+        kind, last, outcome = await self._answer(content)
+        self._is_saying_last = True
+        if kind is Down.END:
+            last = encode_usage(self._usage)
+        await self._writer.write_last(kind, last, partial(self._on_last, outcome))
+
+    async def _answer(self, content: memoryview) -> _LastWord:
+        try:
+            await self._stream(content)
+            return _LastWord(Down.END, b"", "complete")
+        except asyncio.CancelledError:
+            if self._ended_by is None:
+                raise
+            return self._ended_by
+        except Stalled:
+            message = "this answer was given up, since nothing of it was read for too long"
+            return _failure(RequestError(message, code="stalled"), "stalled")
+        except RingDamaged:
+            raise
+        except TailraceError as error:
+            return _failure(error, _outcome_of(error))
+        except Exception as error:
+            log_fault(_log, self._request_id, error)
+            return _failure(EngineError(fault_message(self._request_id)), "failed")
+
+    async def _stream(self, content: memoryview) -> None:
+        generation = decode_ask(content, self._request_id, self._service.classes)
+        stream = await self._service.start(generation)
+        try:
+            await self._pass_on(stream)
+        finally:
+            await stream.aclose()
+            self._usage = stream.usage
+
+    async def _pass_on(self, stream: GenerationStream) -> None:
+        write = self._writer.write
+        await write(Down.BEGUN, packed(stream.prompt_tokens))
+        while deltas := await stream.take():
+            for delta in deltas:
+                await write(Down.DELTA, encode_delta(delta))
+
+
+def _failure(error: TailraceError, outcome: Outcome) -> _LastWord:
+    return _LastWord(Down.FAILED, encode_failure(error), outcome)
+
+
+def _outcome_of(error: TailraceError) -> Outcome:
+    if isinstance(error, RequestError):
+        return "refused"
+    return "unavailable" if isinstance(error, UnavailableError) else "failed"

@@ -1,0 +1,174 @@
+"""A model on its way to a device: what is known of it before a weight is read, and what it is once it is there."""
+
+import time
+from dataclasses import dataclass
+
+from tailrace.classes import ServiceClasses
+from tailrace.config import EngineConfig, WarmConfig
+from tailrace.engine.calibrate import calibrated
+from tailrace.kvcache.cache import KvCacheConfig
+from tailrace.kvcache.forget import Forget, Scope
+from tailrace.kvcache.naming import BlockNamer
+from tailrace.kvcache.warm import PrefixTally, TallyConfig
+from tailrace.levels.api import BlockLevel
+from tailrace.levels.config import LevelsConfig
+from tailrace.levels.opening import open_levels
+from tailrace.limits import settle_limits, widest_window
+from tailrace.models.registry import build_program
+from tailrace.ops.api import Backend, Executable, Limits, PackedProgram
+from tailrace.ops.load import load_backend
+from tailrace.ops.program import Program
+from tailrace.runtime.runner import Runner
+from tailrace.scheduler.steptime import StepTimeModel
+from tailrace.service.api import ModelCard
+from tailrace.service.warm import WarmerConfig
+from tailrace.version import __version__
+from tailrace.weights.checkpoint import Checkpoint
+from tailrace.weights.counted import CountedTensors, LoadProgress
+
+__all__ = ["LoadedModel", "PackedModel", "PlannedModel", "load_model", "plan_model"]
+
+_TALLY_PIECE_TOKENS = 64
+_WARM_PIECE_TOKENS = 128  # what a step computes ahead at most: who comes meanwhile waits no longer
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """A checkpoint with its program, the back end for it and all bounds, before any weight is read."""
+
+    checkpoint: Checkpoint
+    program: Program
+    backend: Backend
+    limits: Limits
+
+    @property
+    def kv_format(self) -> str:
+        return f"{self.backend.name} {self.backend.kv_format}"
+
+    @property
+    def kv_config(self) -> KvCacheConfig:
+        # The trained context stretches dynamic scaling; the bound of this server never does.
+        config = self.checkpoint.config
+        rope = (config.rope_theta, config.rope_scaling, config.max_model_tokens)
+        return KvCacheConfig(
+            num_blocks=self.limits.num_blocks,
+            block_tokens=self.limits.block_tokens,
+            # Blocks outlive this process and travel between machines, so that they must not differ in a bit.
+            root_parts=(self.checkpoint.fingerprint, self.kv_format, self.backend.kv_bits, __version__, repr(rope)),
+            window_tokens=widest_window(self.program),
+        )
+
+    @property
+    def everything(self) -> Forget:
+        """Covers all blocks that this model can use."""
+        return Forget(Scope.FINGERPRINT, BlockNamer(self.limits.block_tokens, self.kv_config.root_parts).fingerprint)
+
+    @property
+    def is_bound_by_kv(self) -> bool:
+        """Whether the KV memory cannot hold a request as long as the settings allow."""
+        return not self.kv_config.can_hold(self.limits.max_model_tokens)
+
+    @property
+    def max_request_tokens(self) -> int:
+        """The most tokens of one prompt and its answer."""
+        return self.kv_config.num_tokens if self.is_bound_by_kv else self.limits.max_model_tokens
+
+    def tally(self, config: WarmConfig) -> PrefixTally:
+        """What counts the beginnings of prompts, in pieces of whole blocks."""
+        piece_tokens = self._whole_blocks(_TALLY_PIECE_TOKENS)
+        return PrefixTally(TallyConfig(max_pieces=config.max_tokens // piece_tokens, piece_tokens=piece_tokens))
+
+    def warmer_config(self, classes: ServiceClasses) -> WarmerConfig:
+        """Half the cache may be filled ahead, by requests that rank last."""
+        piece_tokens = self._whole_blocks(_WARM_PIECE_TOKENS)
+        return WarmerConfig(piece_tokens, self.kv_config.num_tokens // 2, class_name=classes.least.name)
+
+    def _whole_blocks(self, num_tokens: int) -> int:
+        block_tokens = self.limits.block_tokens
+        return -(-num_tokens // block_tokens) * block_tokens
+
+    def card(self, name: str | None = None) -> ModelCard:
+        served = name or self.checkpoint.name
+        return ModelCard(
+            name=served,
+            aliases=() if served == self.checkpoint.name else (self.checkpoint.name,),
+            created_s=int(time.time()),
+            max_model_tokens=self.max_request_tokens,
+            vocab_size=self.checkpoint.config.vocab_size,
+            is_bound_by_kv=self.is_bound_by_kv,
+            eos_ids=tuple(self.checkpoint.eos_ids),
+        )
+
+    def pack(self, progress: LoadProgress | None = None) -> "PackedModel":
+        """Read the weights. Takes seconds for large models; `progress` follows."""
+        tensors = self.checkpoint.tensors
+        if progress is not None:
+            tensors = CountedTensors(tensors, progress)
+        packed = self.backend.pack(self.program, tensors, self.limits)
+        self.checkpoint.release_pages()
+        return PackedModel(self, packed)
+
+    def load(self, progress: LoadProgress | None = None) -> "LoadedModel":
+        """Pack and start at once."""
+        return self.pack(progress).start()
+
+
+@dataclass(frozen=True, slots=True)
+class PackedModel:
+    """A model whose weights are in memory, which processes that are forked now will share."""
+
+    plan: PlannedModel
+    program: PackedProgram
+
+    def start(self) -> "LoadedModel":
+        """Take threads and a KV pool, in the process that will compute. Raises SetupError."""
+        return LoadedModel(self.plan, self.program.start())
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model on a device."""
+
+    plan: PlannedModel
+    executable: Executable
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.plan.checkpoint
+
+    @property
+    def limits(self) -> Limits:
+        return self.plan.limits
+
+    def calibrate(self) -> StepTimeModel:
+        """How long steps take here, from a few small ones. Only while no engine runs on this model."""
+        return calibrated(Runner(self.executable, self.limits, ()), self.limits)
+
+    def open_levels(self, config: LevelsConfig) -> list[BlockLevel]:
+        """The levels below the engine. Raises SetupError for one that was asked for and cannot be used."""
+        block_bytes = self.executable.kv_bytes_per_block
+        return open_levels(
+            config,
+            self.plan.everything,
+            block_bytes=block_bytes,
+            engine_bytes=block_bytes * self.limits.num_blocks,
+        )
+
+    def expert_tokens(self) -> dict[int, list[int]]:
+        """Of each layer that is a mixture of experts, the tokens each expert has computed, if somebody counts them."""
+        mixture, num_layers = self.checkpoint.config.mixture, self.checkpoint.config.num_layers
+        layers = [layer for layer in range(num_layers) if mixture is not None and mixture.is_mixture(layer)]
+        return {layer: load.tolist() for layer, load in zip(layers, self.executable.expert_loads, strict=False)}
+
+
+def plan_model(checkpoint: Checkpoint, config: EngineConfig) -> PlannedModel:
+    """Record the model and settle its bounds. Raises SetupError for settings that this model or machine cannot meet."""
+    program = build_program(checkpoint.config)
+    backend = load_backend(config.backend, config.kv_cache_dtype)
+    limits = settle_limits(checkpoint, backend.kv_bytes_per_block(program, config.block_tokens), config)
+    return PlannedModel(checkpoint, program, backend, limits)
+
+
+def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgress | None = None) -> LoadedModel:
+    """Plan and load at once."""
+    return plan_model(checkpoint, config).load(progress)

@@ -1,0 +1,123 @@
+"""Serves a model: makes what the processes share, forks them, and stays to supervise them."""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+
+from tailrace.config import ServeConfig
+from tailrace.engine.collector import settle_collector
+from tailrace.frontends.grpc.address import reserved
+from tailrace.frontends.http import serve as http
+from tailrace.frontends.key_file import read_clients
+from tailrace.frontends.shm.lobby import claimed
+from tailrace.frontends.standing import ANYBODY, Client
+from tailrace.loading import PackedModel, PlannedModel, plan_model
+from tailrace.serving.api import ApiProcess
+from tailrace.serving.children import Child, fork
+from tailrace.serving.engine import kv_events, run_engine
+from tailrace.serving.shared import Places, Shared
+from tailrace.serving.supervisor import Supervisor
+from tailrace.serving.warming import ListedPrompts
+from tailrace.telemetry.prometheus import Metrics
+from tailrace.version import __version__
+from tailrace.weights.counted import LoadProgress
+from tailrace.weights.load import open_checkpoint
+
+__all__ = ["serve"]
+
+
+def serve(
+    config: ServeConfig,
+    on_planned: Callable[[PlannedModel], None],
+    on_ready: Callable[[Places, float], None],
+    progress: LoadProgress | None = None,
+) -> None:
+    """Serve a model until SIGTERM or SIGINT; then let running streams finish.
+
+    `on_planned` is told the bounds before the weights are loaded, `on_ready` where clients find the server, and how
+    many times as long as configured the targets of classes are, once requests are answered.
+    Raises SetupError or ModelError when it cannot start.
+    """
+    listed = ListedPrompts.read(config.warm)
+    clients = _clients(config)
+    with (
+        http.bind(config.host, config.port),
+        reserved(config.host, config.grpc_port),
+        claimed(config.shm),
+        kv_events(config),
+    ):
+        pass  # a taken port is said before a download, as is one for two things
+    plan = plan_model(open_checkpoint(config.source.model, quantize=config.source.quantize), config.engine)
+    on_planned(plan)
+    with (
+        http.bind(config.host, config.port) as listener,
+        reserved(config.host, config.grpc_port) as grpc_address,
+        claimed(config.shm) as lobby,
+    ):
+        # From here on clients get answers: 503 until it is loaded.
+        _Server(config, plan, Places(listener, grpc_address, lobby), clients, listed).run(on_ready, progress)
+
+
+def _clients(config: ServeConfig) -> Mapping[str, Client]:
+    """Who may have answers, by key; nobody in particular when no keys are set. Raises SetupError."""
+    if config.api_keys is not None:
+        return read_clients(config.api_keys, config.engine.classes)
+    return {} if config.api_key is None else {config.api_key: ANYBODY}
+
+
+class _Server:
+    """How the processes of one server are started."""
+
+    def __init__(
+        self,
+        config: ServeConfig,
+        plan: PlannedModel,
+        places: Places,
+        clients: Mapping[str, Client],
+        listed: ListedPrompts,
+    ) -> None:
+        self._config = config
+        self._plan = plan
+        self._places = places
+        self._listed = listed
+        self._shared = Shared.make(
+            num_workers=config.num_workers,
+            max_running=plan.limits.max_sequences,
+            max_model_tokens=plan.max_request_tokens,
+        )
+        self._api = ApiProcess(config, plan, self._shared, places, clients)
+        self._packed: PackedModel | None = None
+
+    def run(self, on_ready: Callable[[Places, float], None], progress: LoadProgress | None) -> None:
+        board = self._shared.board
+        supervisor = Supervisor(
+            board,
+            self._shared.channels,
+            start_engine=self._start_engine,
+            start_worker=self._start_worker,
+            on_ready=lambda: on_ready(self._places, board.target_scale),
+            max_restarts=self._config.max_restarts,
+            drain_s=self._config.drain_s,
+        )
+        settle_collector()  # what is here now, those that are forked share until they touch it
+        with closing(supervisor):
+            supervisor.start_workers()
+            self._packed = self._plan.pack(progress)
+            supervisor.run()
+
+    def _start_engine(self, generation: int) -> Child:
+        assert self._packed is not None, "the engine comes after the weights"
+        metrics = self._metrics("engine")
+        return fork(
+            "tailrace: engine", partial(run_engine, self._config, self._packed, self._shared, metrics, generation)
+        )
+
+    def _start_worker(self, index: int, generation: int) -> Child:
+        name = f"api {index}"
+        listed = self._listed if generation == 1 else ListedPrompts((), ())
+        run = partial(self._api.run, index, generation, self._metrics(name), listed)
+        return fork(f"tailrace: {name}", run)
+
+    def _metrics(self, process: str) -> Metrics:
+        name = self._plan.card(self._config.name).name
+        return Metrics(model_name=name, version=__version__, classes=self._config.engine.classes, process=process)

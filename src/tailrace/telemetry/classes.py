@@ -1,0 +1,105 @@
+"""How the requests of each service class fare, and what the scheduler does to keep their targets."""
+
+from tailrace.classes import ServiceClasses
+from tailrace.records import LoadRecord, RequestRecord, StepRecord
+from tailrace.telemetry import catalog, class_catalog
+from tailrace.telemetry.series import Histogram, LabelledHistogram, LabelledNumber, Number, Series
+from tailrace.types import FinishReason, PreemptionCause
+
+__all__ = ["ClassMetrics", "ControlMetrics"]
+
+
+class ClassMetrics:
+    """Written by the engine's thread. Labels are the names of the classes; who names none counts as of the default."""
+
+    def __init__(self, classes: ServiceClasses) -> None:
+        self._classes = classes
+        self._names = [each.name for each in classes]
+        known = [(name,) for name in self._names]
+        ends = [(name, reason.value) for name in self._names for reason in FinishReason]
+        self._running = LabelledNumber(class_catalog.CLASS_RUNNING, known)
+        self._waiting = LabelledNumber(class_catalog.CLASS_WAITING, known)
+        self._finished = LabelledNumber(catalog.REQUESTS_FINISHED, ends)
+        self._on_target = LabelledNumber(class_catalog.ON_TARGET, known)
+        self._off_target = LabelledNumber(class_catalog.OFF_TARGET, known)
+        self._output_tokens = LabelledNumber(class_catalog.OUTPUT_TOKENS, known)
+        self._late_tokens = LabelledNumber(class_catalog.LATE_TOKENS, known)
+        causes = [(name, cause.value) for name in self._names for cause in PreemptionCause]
+        self._preempted = LabelledNumber(class_catalog.PREEMPTED, causes)
+        self._recomputed = LabelledNumber(class_catalog.RECOMPUTED_TOKENS, causes)
+        self._queue = LabelledHistogram(catalog.QUEUE_SECONDS, known)
+        self._first_token = LabelledHistogram(catalog.FIRST_TOKEN_SECONDS, known)
+        self._time_per_token = LabelledHistogram(catalog.TIME_PER_TOKEN_SECONDS, known)
+        self._shown: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
+        self.series: tuple[Series, ...] = tuple(
+            value for value in vars(self).values() if isinstance(value, LabelledNumber | LabelledHistogram)
+        )
+
+    def record_load(self, load: StepRecord | LoadRecord) -> None:
+        if (shown := (load.running_by_class, load.waiting_by_class)) == self._shown:
+            return
+        self._shown = shown
+        for numbers, counts in ((self._running, load.running_by_class), (self._waiting, load.waiting_by_class)):
+            for name, count in zip(self._names, counts, strict=False):
+                numbers.set(count, name)
+
+    def record_step(self, step: StepRecord) -> None:
+        for count in step.preemptions:
+            self._preempted.set(count.num_requests, count.class_name, count.cause.value)
+            self._recomputed.set(count.num_lost_tokens, count.class_name, count.cause.value)
+
+    def record_request(self, request: RequestRecord) -> None:
+        """One that was not refused, nor computed ahead."""
+        name = self._classes.named(request.class_name).name
+        self._finished.add(1, name, request.finish_reason.value)
+        self._output_tokens.add(request.num_output_tokens, name)
+        self._late_tokens.add(request.num_late_tokens, name)
+        if request.is_on_target:
+            self._on_target.add(1, name)
+        elif not _left_early(request):
+            self._off_target.add(1, name)
+        self._observe(request, name)
+
+    def _observe(self, request: RequestRecord, name: str) -> None:
+        if request.started_s is not None:
+            self._queue.of(name).observe(request.started_s - request.arrived_s)
+        if request.first_token_s is None:
+            return
+        self._first_token.of(name).observe(request.first_token_s - request.arrived_s)
+        if request.num_output_tokens > 1:
+            decode_s = request.finished_s - request.first_token_s
+            self._time_per_token.of(name).observe(decode_s / (request.num_output_tokens - 1))
+
+
+def _left_early(request: RequestRecord) -> bool:
+    """Whether the client went away while its first token was not due yet: nobody knows what it would have got."""
+    if request.finish_reason is not FinishReason.ABORT or request.first_token_s is not None:
+        return False
+    return request.ttft_target_s is None or request.finished_s - request.arrived_s <= request.ttft_target_s
+
+
+class ControlMetrics:
+    """Written by the engine's thread."""
+
+    def __init__(self) -> None:
+        self._scale = Number(class_catalog.TARGET_SCALE)
+        self._running_limit = Number(class_catalog.RUNNING_LIMIT)
+        self._pace = Number(class_catalog.PACE)
+        self._error = Histogram(class_catalog.STEP_PREDICTION_ERROR)
+        self._scale.value = self._pace.value = 1
+        self.series: tuple[Series, ...] = (self._scale, self._running_limit, self._pace, self._error)
+
+    def begin(self, target_scale: float, max_running: int) -> None:
+        """What holds before the first step. Before the engine's thread writes."""
+        self._scale.value = target_scale
+        self._running_limit.value = max_running
+
+    def record(self, step: StepRecord) -> None:
+        self._scale.value = step.target_scale
+        if step.max_running is not None:
+            self._running_limit.value = step.max_running
+        if step.pace is not None:
+            self._pace.value = step.pace
+        took_s = step.computed_s - step.planned_s
+        if step.predicted_s is not None and took_s > 0.0:
+            self._error.observe(abs(step.predicted_s - took_s) / took_s)

@@ -1,0 +1,308 @@
+"""Streams that break off anywhere and are taken up again, on any process, come out as if they never had."""
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp
+
+from tailrace.engine.stream import EventStream
+from tailrace.errors import UnavailableError
+from tailrace.frontends.api_keys import ApiKeys
+from tailrace.frontends.http.app import create_app
+from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.resume.store import ResumeStore
+from tailrace.frontends.http.resume.streams import ResumableStreams
+from tailrace.frontends.standing import Client
+from tailrace.service.api import ModelCard
+from tailrace.service.service import TextService
+from tailrace.service.tokenizer import Tokenizer
+from tailrace.telemetry.prometheus import Metrics
+from tailrace.types import (
+    Explanation,
+    FinishReason,
+    Invalidated,
+    Level,
+    MissReason,
+    PrefixReport,
+    Request,
+    Target,
+    TokenEvent,
+    TokenLogprob,
+)
+from tests.support.asgi import Answer, Conversation, talk
+from tests.support.text import byte_level_tokenizer
+
+MODEL = ModelCard("tiny", (), 0, max_model_tokens=4096, vocab_size=byte_level_tokenizer().vocab_size)
+EMOJI = "héllo the 😀 END there 中文! "
+NUM_TOKENS = len(byte_level_tokenizer().encode(EMOJI, allow_control=False))
+KEYS = {"one-key-of-sixteen": Client("one"), "two-key-of-sixteen": Client("two")}
+
+
+@dataclass
+class Reciter:
+    """An engine whose tokens follow from the seed and the place alone. A step gives each request a few, or waits."""
+
+    tokenizer: Tokenizer
+    draw: random.Random
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    is_ready: bool = True
+    num_computed: int = 0
+    submitted: list[Request] = field(default_factory=list)
+    live: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def submit(self, request: Request) -> EventStream:
+        assert request.request_id not in self.live, "an id in use"
+        self.submitted.append(request)
+        stream = EventStream()
+        self.live[request.request_id] = asyncio.create_task(self._recite(request, stream))
+        return stream
+
+    async def _recite(self, request: Request, stream: EventStream) -> None:
+        text = EMOJI * (1 + request.sampling.seed % 3)
+        ids = self.tokenizer.encode(text, allow_control=False)[: request.sampling.max_tokens]
+        cached = 3 if not request.output_ids else 3 + len(request.output_ids)
+        prefix = PrefixReport(((Level.ENGINE, cached),), MissReason.EVICTED)
+        for place in range(len(request.output_ids), len(ids)):
+            await self.gate.wait()
+            for _ in range(self.draw.choice([0, 0, 1, 3])):
+                await asyncio.sleep(0)
+            is_last = place == len(ids) - 1
+            reason = FinishReason.LENGTH if is_last else None
+            self.num_computed += 1
+            event = TokenEvent(request.request_id, ids[place], prefix, reason)
+            if (wanted := request.sampling.num_logprobs) is not None:
+                best = (TokenLogprob(place % 50 + 9, -1.0),) * wanted
+                event = event._replace(logprob=-place / 7, top_logprobs=best)
+            stream.push(event)
+        del self.live[request.request_id]
+
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
+        if (task := self.live.pop(request_id, None)) is not None:
+            task.cancel()
+
+    async def explain(self, prompt_ids: Sequence[int], cache_salt: str) -> Explanation:
+        raise UnavailableError("there is no cache")
+
+    async def invalidate(self, target: Target) -> Invalidated:
+        raise UnavailableError("there is no cache")
+
+
+@dataclass
+class Processes:
+    """Several API processes before one engine: each has its application, and its part of one store."""
+
+    draw: random.Random
+    now: float = 100.0
+
+    def __post_init__(self) -> None:
+        self.engine = Reciter(byte_level_tokenizer(), self.draw)
+        self.engine.gate.set()
+        self.memory = memoryview(bytearray(2**20))
+        self.apps = [self.start(0), self.start(1)]
+
+    def start(self, index: int) -> ASGIApp:
+        service = TextService(self.engine, byte_level_tokenizer(), None, MODEL)
+        store = ResumeStore(self.memory, owner=index, num_owners=2, clock=lambda: self.now)
+        metrics, config = Metrics(model_name="tiny", version="0"), HttpConfig(api_keys=ApiKeys(KEYS))
+        streams = ResumableStreams(service, store, metrics.http, config)
+        return create_app(service, metrics, config, streams=streams)
+
+    async def post(
+        self, fields: dict[str, object], *, stop_after: int | None = None, app: int = 0, is_resumable: bool = True
+    ) -> Answer:
+        body = json.dumps({"prompt": "Hi", "stream": True, **fields}).encode()
+        headers = {"x-stream-resumable": str(is_resumable), "content-type": "application/json", **_authorised("one")}
+        return await _until(talk(self.apps[app], "/v1/completions", body, headers=headers), stop_after)
+
+    async def get(
+        self, stream_id: str, event_id: str = "", *, stop_after: int | None = None, app: int = 0, key: str = "one"
+    ) -> Answer:
+        headers = {"last-event-id": event_id, **_authorised(key)}
+        talking = talk(self.apps[app], f"/v1/streams/{stream_id}", method="GET", headers=headers)
+        return await _until(talking, stop_after)
+
+
+def _authorised(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}-key-of-sixteen"}
+
+
+async def _until(conversation: Conversation, stop_after: int | None) -> Answer:
+    """The answer, of which the client has so many pieces when it goes."""
+    for _ in range(stop_after or 0):
+        reading = asyncio.ensure_future(conversation.read())
+        await asyncio.wait({reading, conversation.task}, return_when=asyncio.FIRST_COMPLETED)
+        reading.cancel()
+    if stop_after is not None:
+        conversation.leave()
+    return await conversation.end()
+
+
+def events_of(answer: Answer) -> list[tuple[str, str]]:
+    """The ids and data of the events of an answer."""
+    events = []
+    for frame in answer.body.decode().split("\n\n")[:-1]:
+        *ids, data = frame.split("\n")
+        assert data.startswith("data: ")
+        events.append((ids[0].removeprefix("id: ") if ids else "", data.removeprefix("data: ")))
+    return events
+
+
+def put_together(data: Sequence[str]) -> dict[int | str, Any]:
+    """What all events say, however they are cut. Nothing may be said twice."""
+    *chunks, done = data
+    assert done == "[DONE]"
+    assert "[DONE]" not in chunks
+    whole: dict[int | str, Any] = {"usage": []}
+    for chunk in map(json.loads, chunks):
+        if not chunk["choices"]:
+            whole["usage"].append(chunk["usage"])
+        for part in chunk["choices"]:
+            choice = whole.setdefault(part["index"], {"text": "", "ends": [], "roles": 0, "logprobs": []})
+            delta = part.get("delta", part)
+            choice["roles"] += "role" in delta
+            choice["text"] += part["text"] if "text" in part else delta.get("content", "")
+            if part["logprobs"]:
+                choice["logprobs"] += list(zip(*part["logprobs"].values(), strict=True))
+            if part["finish_reason"]:
+                choice["ends"].append((part["finish_reason"], part["stop_reason"]))
+    return whole
+
+
+CASES: list[dict[str, object]] = [
+    {"max_tokens": 40, "seed": 3},
+    {"max_tokens": 400, "seed": 2, "n": 3, "stream_options": {"include_usage": True}},
+    {"max_tokens": 60, "seed": 7, "n": 2, "logprobs": 2},
+    {"max_tokens": 90, "seed": 1, "stop": ["END the", "there 中"], "n": 2, "stream_options": {"include_usage": True}},
+    {"max_tokens": 90, "seed": 5, "stop": ["there 中"], "include_stop_str_in_output": True, "logprobs": 1},
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_stream_that_breaks_off_anywhere_comes_out_as_one_that_does_not(
+    case: dict[str, object], seed: int
+) -> None:
+    draw = random.Random(seed)
+    processes = Processes(draw)
+    undisturbed = put_together([data for _, data in events_of(await processes.post(case))])
+    assert all(len(choice["ends"]) == 1 for index, choice in undisturbed.items() if index != "usage")
+
+    had: list[tuple[str, str]] = []
+    answer = await processes.post(case, stop_after=draw.choice([1, 2, 5]))
+    stream_id = answer.headers["x-stream-id"]
+    for _ in range(200):
+        new = events_of(answer)
+        # The connection broke at any event, or even when all was written.
+        had += new if draw.random() < 0.3 else new[: draw.randrange(len(new) + 1)]
+        if had and had[-1][1] == "[DONE]":
+            break
+        if draw.random() < 0.2:
+            owner = draw.randrange(2)
+            processes.apps[owner] = processes.start(owner)  # a process dies, and the next one has its place
+        marked = [event_id for event_id, _ in had if event_id]
+        stop_after = draw.choice([None, 1, 1, 2, 5])
+        answer = await processes.get(
+            stream_id, marked[-1] if marked else "", stop_after=stop_after, app=draw.randrange(2)
+        )
+        assert answer.status in (200, None)
+        if answer.status == 200:
+            assert answer.headers["x-stream-id"] == stream_id
+    assert put_together([data for _, data in had]) == undisturbed
+    assert not processes.engine.live
+
+
+async def test_what_was_computed_is_not_computed_again() -> None:
+    processes = Processes(random.Random(2))
+    answer = await processes.post({"max_tokens": 26, "seed": 3}, stop_after=4)
+    last, before = events_of(answer)[-1][0], processes.engine.num_computed
+    rest = await processes.get(answer.headers["x-stream-id"], last, app=1)
+    kept = processes.engine.submitted[-1].output_ids
+    assert len(kept) >= int(last.partition(".")[2])
+    assert processes.engine.num_computed == before + NUM_TOKENS - len(kept)
+    assert put_together([data for _, data in events_of(answer) + events_of(rest)])[0]["text"] == EMOJI
+
+
+async def test_a_stream_that_came_to_its_end_is_told_again_without_any_computing() -> None:
+    processes = Processes(random.Random(3))
+    answer = await processes.post({"max_tokens": 26, "seed": 3, "stream_options": {"include_usage": True}})
+    events, computed = events_of(answer), processes.engine.num_computed
+    stream_id = answer.headers["x-stream-id"]
+    assert put_together([data for _, data in events_of(await processes.get(stream_id))]) == put_together(
+        [data for _, data in events]
+    )
+    assert events_of(await processes.get(stream_id, events[-3][0]))[-2:] == events[-2:]
+    assert [data for _, data in events_of(await processes.get(stream_id, events[-2][0]))] == ["[DONE]"]
+    assert processes.engine.num_computed == computed
+
+
+async def test_events_without_the_wish_have_no_ids_and_are_not_kept() -> None:
+    processes = Processes(random.Random(4))
+    answer = await processes.post({"max_tokens": 5}, is_resumable=False)
+    assert "x-stream-id" not in answer.headers
+    assert b"id: " not in answer.body
+
+
+async def test_a_stream_is_there_for_its_key_alone_and_for_a_minute() -> None:
+    processes = Processes(random.Random(5))
+    answer = await processes.post({"max_tokens": 5})
+    stream_id, last = answer.headers["x-stream-id"], events_of(answer)[0][0]
+    assert (await processes.get(stream_id, last, key="two")).status == 404
+    assert (await processes.get(stream_id, last, key="no")).status == 401
+    assert (await processes.get("f" * 32, last)).status == 404
+    assert (await processes.get("../x", last)).status == 404
+    processes.now += 60.5
+    gone = await processes.get(stream_id, last)
+    assert (gone.status, gone.json()["error"]["code"]) == (410, "stream_expired")
+
+
+@pytest.mark.parametrize("event_id", ["x", "1", "1.2,3.4", "-1.0", "1.2?", "9" * 20 + ".1", "\u0663.1", "u", "1.1!!"])
+async def test_an_id_of_no_event_of_the_stream_is_refused(event_id: str) -> None:
+    processes = Processes(random.Random(6))
+    stream_id = (await processes.post({"max_tokens": 5})).headers["x-stream-id"]
+    answer = await processes.get(stream_id, event_id)
+    assert answer.status == 400
+    assert answer.json()["error"]["param"] == "last-event-id"
+
+
+async def test_who_takes_a_stream_up_ends_it_for_who_still_reads_it() -> None:
+    processes = Processes(random.Random(7))
+    processes.engine.gate.clear()
+    body = b'{"prompt":"Hi","stream":true,"max_tokens":26,"seed":3}'
+    headers = {"x-stream-resumable": "true", **_authorised("one")}
+    first = talk(processes.apps[0], "/v1/completions", body, headers=headers)
+    processes.engine.gate.set()
+    await first.read()
+    processes.engine.gate.clear()
+    second = asyncio.create_task(processes.get(first.answer.headers["x-stream-id"], app=1))
+    while len(processes.engine.submitted) < 2:
+        await asyncio.sleep(0)
+    processes.engine.gate.set()
+    ended, whole = await first.end(), await second
+    assert json.loads(events_of(ended)[-1][1])["error"]["code"] == "unavailable"
+    assert put_together([data for _, data in events_of(whole)])[0]["text"] == EMOJI
+    assert not processes.engine.live
+
+
+async def test_a_stream_for_which_there_is_no_room_goes_on_and_is_not_found() -> None:
+    processes = Processes(random.Random(8))
+    processes.memory = memoryview(bytearray(32 * 1024))
+    processes.apps = [processes.start(0)]
+    answer = await processes.post({"prompt": [7] * 3000, "max_tokens": 3})
+    assert put_together([data for _, data in events_of(answer)])[0]["ends"] == [("length", None)]
+    assert (await processes.get(answer.headers["x-stream-id"])).status == 404
+
+
+async def test_what_cannot_be_taken_up_again_is_refused_by_name() -> None:
+    processes = Processes(random.Random(10))
+    for fields in ({"prompt": ["a", "b"]}, {"n": 17}):
+        answer = await processes.post({"max_tokens": 5, **fields})
+        assert answer.status == 400
+        assert answer.json()["error"]["param"] == "x-stream-resumable"
+    headers = {"x-stream-resumable": "perhaps", **_authorised("one")}
+    answer = await talk(processes.apps[0], "/v1/completions", b'{"prompt":"Hi","stream":true}', headers=headers).end()
+    assert answer.status == 400

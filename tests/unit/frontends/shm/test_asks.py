@@ -1,0 +1,122 @@
+"""Requests of clients in shared memory: what is right becomes a generation, what is wrong is refused by its field."""
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import msgpack
+
+from tailrace.classes import STANDARD
+from tailrace.errors import InvalidRequest
+from tailrace.frontends.shm.asks import decode_ask
+from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, Prompt, Standing, TextPrompt
+from tailrace.types import SamplingParams
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(
+    ["prompt", "messages", "suffix", "n", "stop", "seed", "temperature", "logit_bias", "stop_token_ids", "tenant", "x"]
+)
+
+
+def decode(**fields: Any) -> Generation:
+    return decode_ask(memoryview(msgpack.encode(fields)), "r1", STANDARD)
+
+
+def test_every_field_reaches_the_generation() -> None:
+    generation = decode(
+        prompt="Hi",
+        n=2,
+        max_tokens=7,
+        min_tokens=1,
+        temperature=0.5,
+        top_p=0.9,
+        top_k=40,
+        min_p=0.1,
+        seed=-3,
+        presence_penalty=0.1,
+        frequency_penalty=0.2,
+        repetition_penalty=1.1,
+        logit_bias={5: -1.0},
+        stop=["\n"],
+        stop_token_ids=[9],
+        ignore_eos=True,
+        logprobs=3,
+        service_class="gold",
+        tenant="me",
+    )
+    sampling = SamplingParams(
+        max_tokens=7,
+        temperature=0.5,
+        top_p=0.9,
+        top_k=40,
+        min_p=0.1,
+        presence_penalty=0.1,
+        frequency_penalty=0.2,
+        repetition_penalty=1.1,
+        logit_bias=((5, -1.0),),
+        min_tokens=1,
+        ignore_eos=True,
+        stop_token_ids=(9,),
+        num_logprobs=3,
+    )
+    assert generation == Generation(
+        "r1", TextPrompt("Hi"), sampling, n=2, stop=("\n",), seed=-3, standing=Standing("gold", "me")
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "prompt"),
+    [
+        ({"prompt": ""}, TextPrompt("")),
+        ({"prompt": "def f(", "suffix": "return 1"}, InfillPrompt("def f(", "return 1")),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]},
+            ChatPrompt([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]),
+        ),
+    ],
+)
+def test_a_prompt_is_text_or_messages(fields: dict[str, Any], prompt: Prompt) -> None:
+    assert decode(**fields).prompt == prompt
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({}, "prompt"),
+        ({"prompt": "a", "messages": [{"role": "user", "content": "a"}]}, "prompt"),
+        ({"prompt": 5}, "prompt"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": {"deep": 1}}]}, "messages[0][...]"),
+        ({"messages": [{"role": "user", "content": "a"}], "suffix": "b"}, "suffix"),
+        ({"prompt": "a", "temperature": "hot"}, "temperature"),
+        ({"prompt": "a", "n": True}, "n"),
+        ({"prompt": "a", "stop": "a"}, "stop"),
+        ({"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids[0]"),
+        ({"prompt": "a", "logit_bias": {"5": 1.0}}, "logit_bias"),
+        ({"prompt": "a", "service_class": "platinum"}, "service_class"),
+        ({"prompt": "a", "tenant": "x" * 129}, "tenant"),
+        ({"prompt": "a", "best_of": 2}, "best_of"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_its_field(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        decode(**fields)
+    assert refused.value.param == param
+
+
+@given(st.binary() | st.dictionaries(FIELDS, JSON, max_size=6).map(msgpack.encode))
+def test_whatever_comes_is_refused_or_a_generation(content: bytes) -> None:
+    with contextlib.suppress(InvalidRequest):
+        assert isinstance(decode_ask(memoryview(content), "r1", STANDARD), Generation)
+
+
+@pytest.mark.parametrize("content", [b"\x91" * 100_000, b"\x81\xa8messages" + b"\x91" * 100_000])
+def test_what_is_nested_too_deeply_is_refused(content: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        decode_ask(memoryview(content), "r1", STANDARD)
