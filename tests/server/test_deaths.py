@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def stream(
     reasons: dict[int, str] = {}
     usage: dict[str, Any] = {}
     num_logprobs = count = 0
-    with urllib.request.urlopen(request, timeout=60) as reply:
+    with opened(request) as reply:
         for line in reply:
             if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
                 continue
@@ -69,6 +70,16 @@ def stream(
         raise ValueError("the stream was cut")
     counts = {field: usage[field] for field in ("prompt_tokens", "completion_tokens")}  # what was cached may differ
     return texts, reasons, counts, num_logprobs
+
+
+def opened(request: urllib.request.Request) -> HTTPResponse:
+    """The reply; a refusal says why."""
+    try:
+        reply: HTTPResponse = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise AssertionError(f"{error.code}: {error.read().decode()}") from None
+    return reply
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ import pytest
 from tailrace.weights.default_model import default_model_path
 from tests.server.process import ServerProcess, free_port, serving
 
+LATE = "tests.server.late_worker"
+
 
 def run_serve(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A serve command that is expected to end by itself."""
@@ -157,3 +159,22 @@ def _num_full_collections(server: ServerProcess) -> float:
     _, text = server.get("/metrics")
     (line,) = [line for line in text.splitlines() if line.startswith('tailrace_gc_pause_seconds_count{generation="2"}')]
     return float(line.rsplit(" ", 1)[1])
+
+
+def test_the_server_is_ready_once_whichever_process_answers_is() -> None:
+    """A client's next connection may be taken by another API process than the one that it asked."""
+    with serving("--max-model-tokens", "512", "--kv-memory", "64MiB", "--api-workers", "2", program=LATE) as server:
+        assert [server.get("/v1/models")[0] for _ in range(40)] == [200] * 40
+        assert [server.get("/ready")[0] for _ in range(40)] == [200] * 40
+        assert [tokenize(server) for _ in range(40)] == [200] * 40
+
+
+def tokenize(server: ServerProcess) -> int:
+    body = json.dumps({"prompt": "The sea"}).encode()
+    request = urllib.request.Request(server.url + "/tokenize", body, {"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code

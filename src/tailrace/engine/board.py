@@ -11,8 +11,9 @@ Words of 8 bytes in the order of the machine; who writes:
     6  allowed_s           engine       how long it may take to come round again
     7  num_requests        engine       submitted and not ended, of all API processes
     8  target_scale        engine       a float
-    9  is_stepping         engine       1 while the device computes
-   10  num_running         engine       of the request numbers at `running`
+    9  num_running         engine       of the request numbers at `running`
+   10  was_ready           supervisor   1 once the engine and all API processes have been there
+   11  is_warming          API process  the first one's: 1 while what is expected is computed ahead
    16  worker generations  supervisor   one for each API process
        ready workers       API process  the generation of each that answers
        running             engine       request numbers
@@ -30,7 +31,8 @@ __all__ = ["MAX_WORKERS", "Board", "EngineState"]
 MAX_WORKERS = 64
 
 _GENERATION, _STATE, _RETRY_AT, _NUM_SUSPECTS = range(4)
-_READY, _BEAT, _ALLOWED, _NUM_REQUESTS, _SCALE, _IS_STEPPING, _NUM_RUNNING = range(4, 11)
+_READY, _BEAT, _ALLOWED, _NUM_REQUESTS, _SCALE, _NUM_RUNNING = range(4, 10)
+_WAS_READY, _IS_WARMING = range(10, 12)
 _WORKERS = 16
 _READY_WORKERS = _WORKERS + MAX_WORKERS
 _RUNNING = _READY_WORKERS + MAX_WORKERS
@@ -80,7 +82,7 @@ class Board:
     def begin(self, generation: int, now_s: float, allowed_s: float) -> None:
         """An engine is about to be started, whose step loop comes round within `allowed_s`."""
         self.beat(now_s, allowed_s)
-        self._words[_NUM_REQUESTS] = self._words[_IS_STEPPING] = self._words[_NUM_RUNNING] = 0
+        self._words[_NUM_REQUESTS] = self._words[_NUM_RUNNING] = 0
         self._words[_GENERATION] = generation
         self._words[_STATE] = EngineState.RUNNING
 
@@ -118,6 +120,29 @@ class Board:
         """Whether all of so many API processes answer."""
         return all(self._words[_READY_WORKERS + index] == self._words[_WORKERS + index] for index in range(count))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether clients may be told that the server is ready: whichever process they reach has been started."""
+        return bool(self._words[_WAS_READY]) and not self._words[_IS_WARMING]
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether the engine and all API processes have been there together."""
+        return bool(self._words[_WAS_READY])
+
+    @was_ready.setter
+    def was_ready(self, value: bool) -> None:
+        self._words[_WAS_READY] = value
+
+    @property
+    def is_warming(self) -> bool:
+        """Whether what is expected is still being computed ahead."""
+        return bool(self._words[_IS_WARMING])
+
+    @is_warming.setter
+    def is_warming(self, value: bool) -> None:
+        self._words[_IS_WARMING] = value
+
     def ready(self, generation: int) -> None:
         """The engine of this generation takes requests."""
         self._words[_READY] = generation
@@ -130,15 +155,6 @@ class Board:
     def overdue_s(self, now_s: float, awake_s: float = 0.0) -> float:
         """For how long the step loop should have come round; 0 or less: all is well. Nobody ran before `awake_s`."""
         return now_s - max(self._times[_BEAT], awake_s) - self._times[_ALLOWED]
-
-    @property
-    def is_stepping(self) -> bool:
-        """Whether the device computes, or did when its process died."""
-        return bool(self._words[_IS_STEPPING])
-
-    @is_stepping.setter
-    def is_stepping(self, value: bool) -> None:
-        self._words[_IS_STEPPING] = value
 
     @property
     def running(self) -> tuple[int, ...]:

@@ -108,7 +108,6 @@ class Engine:
             self._intake.started(entry.request_id, planned_s)
         self._watch.step_began(plan, planned_s, self._scheduler.predicted_s)
         result = self._runner.run(plan)
-        self._watch.step_ended()
         computed_s = self._clock()
         self._look_s = _LOOK_SHARE * (computed_s - started_s)
         with self.telling:

@@ -33,10 +33,6 @@ class StepWatch(Protocol):
         """The device is about to carry out this plan."""
         ...
 
-    def step_ended(self) -> None:
-        """It is done."""
-        ...
-
 
 class Unwatched:
     """Nobody wants to know."""
@@ -50,9 +46,6 @@ class Unwatched:
         pass
 
     def step_began(self, plan: StepPlan, now_s: float, predicted_s: float | None) -> None:
-        pass
-
-    def step_ended(self) -> None:
         pass
 
 
@@ -91,10 +84,6 @@ class BoardWatch:
             self._running.update((entry.request_id, None) for entry in plan.entered)
             self._show()
         self._board.beat(now_s, max(self._patience_s, _ALLOWED_PREDICTIONS * (predicted_s or 0.0)))
-        self._board.is_stepping = True
-
-    def step_ended(self) -> None:
-        self._board.is_stepping = False
 
     def _show(self) -> None:
         """Who it was, should it die now: the newest first, since there may be more than the board holds."""

@@ -1,7 +1,7 @@
 """A service that is not there yet: front ends can listen and say 503 while a model loads, and while it drains."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.errors import UnavailableError
@@ -23,21 +23,19 @@ _MOMENT_S = 1.0
 
 
 class LateService:
-    """Passes everything on to the service that `arrive` brings; refuses before that and after `drain`."""
+    """Passes everything on to the service that `arrive` brings; refuses before that and after `drain`.
 
-    def __init__(self, model: ModelCard, classes: ServiceClasses = STANDARD) -> None:
+    While `is_open` says no, it is not ready: who asks first whether it is comes later. Who does not is served.
+    """
+
+    def __init__(
+        self, model: ModelCard, classes: ServiceClasses = STANDARD, *, is_open: Callable[[], bool] = lambda: True
+    ) -> None:
         self._model = model
         self._classes = classes
         self._service: JournaledService | None = None
         self._ends_s: float | None = None  # when a drain is over at the latest
-        self._is_held = False
-
-    def hold(self) -> None:
-        """Be not ready until `release`: who asks first whether it is comes later. Who does not is served."""
-        self._is_held = True
-
-    def release(self) -> None:
-        self._is_held = False
+        self._is_open = is_open
 
     def arrive(self, service: JournaledService) -> None:
         self._service = service
@@ -52,7 +50,8 @@ class LateService:
 
     @property
     def is_ready(self) -> bool:
-        return self._service is not None and self._service.is_ready and not (self._ends_s is not None or self._is_held)
+        is_loaded = self._service is not None and self._service.is_ready
+        return is_loaded and self._ends_s is None and self._is_open()
 
     @property
     def classes(self) -> ServiceClasses:

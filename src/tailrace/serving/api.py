@@ -67,7 +67,9 @@ class ApiProcess:
 
     async def _run(self, index: int, generation: int, metrics: Metrics, listed: ListedPrompts) -> None:
         config, page = self._config, self._shared.worker_pages[index]
-        late = LateService(self._plan.card(config.name), config.engine.classes)
+        late = LateService(
+            self._plan.card(config.name), config.engine.classes, is_open=lambda: self._shared.board.is_open
+        )
         if before := page.read():
             metrics.go_on_from(before)
         asyncio.get_running_loop().add_reader(page.wakes, _publish, page, metrics)
@@ -154,7 +156,9 @@ class ApiProcess:
             await asyncio.sleep(_LOOK_S)
         warming = None
         if warmer is not None:
-            warming = await start_warming(warmer, tally, text, late=late, plan=plan, listed=listed)
+            warming = await start_warming(
+                warmer, tally, text, board=shared.board, card=late.model, plan=plan, listed=listed
+            )
         self._arrive(index, generation, late, text)
         return engine, warming
 
@@ -184,9 +188,8 @@ class _WholeServer:
         return board.retry_at_s - time.monotonic() if board.state is EngineState.FAILED else None
 
     async def gather(self) -> Metrics:
-        self.shared.worker_pages[self.index].publish(
-            self.metrics.snapshot
-        )  # what is seen, who comes after goes on from
+        # What was seen, whoever takes this process's place goes on from.
+        self.shared.worker_pages[self.index].publish(self.metrics.snapshot)
         others = [page for place, page in enumerate(self.shared.worker_pages) if place != self.index]
         return self.metrics.with_others(await collect([self.shared.engine_page, *others]))
 

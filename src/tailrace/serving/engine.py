@@ -41,7 +41,10 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
     step_times = model.calibrate()
     classes = config.engine.classes
     most_rows = min(model.limits.max_sequences, model.limits.max_tokens)
-    scale = board.target_scale = scale_of_targets(step_times, classes.tightest_itl_s, most_rows)
+    scale = scale_of_targets(step_times, classes.tightest_itl_s, most_rows)
+    if generation > 1:
+        scale = min(scale, board.target_scale)  # measured while all that the last one left behind comes back
+    board.target_scale = scale
     metrics.engine.control.begin(scale, model.limits.max_sequences)
     engine_config = replace(config.engine, classes=classes.scaled(scale))
     intake = make_intake(model, engine_config)

@@ -66,7 +66,6 @@ class Supervisor:
         self._workers: dict[int, Child] = {}
         self._is_hanging = False
         self._ends_s: float | None = None  # by when all workers have to be gone; None: nobody has told us to stop
-        self._was_ready = False
         self._failure: Exception | None = None
 
     def start_workers(self) -> None:
@@ -110,8 +109,9 @@ class Supervisor:
         for index in [index for index, due_s in self._worker_due_s.items() if due_s <= now_s]:
             del self._worker_due_s[index]
             self._begin_worker(index)
-        if not self._was_ready and self._board.is_ready and self._board.are_workers_ready(len(self._channels)):
-            self._was_ready = True
+        board = self._board
+        if not board.was_ready and board.is_ready and board.are_workers_ready(len(self._channels)):
+            board.was_ready = True
             self._on_ready()
 
     def _act_on(self, number: signal.Signals) -> None:
@@ -144,7 +144,7 @@ class Supervisor:
         words = worker.last_words()
         if self._is_stopping:
             return
-        if not self._was_ready:
+        if not self._board.was_ready:
             self._fail(words or EngineError(f"{worker.title} ended while it started ({_how(status)})"))
             return
         logger.error("%s ended (%s): it is started again", worker.title, _how(status))
@@ -154,21 +154,22 @@ class Supervisor:
 
     def _engine_ended(self, engine: Child, status: int) -> None:
         words = engine.last_words()
-        if not self._was_ready:
+        if not self._board.was_ready:
             self._engine_due_s = math.inf
             if not self._is_stopping:
                 self._fail(words or EngineError(f"the engine ended while it started ({_how(status)})"))
             return
+        how = _how(status) if words is None else f"{_how(status)}: {words}"
         is_ours = self._is_hanging or os.waitstatus_to_exitcode(status) not in _FOREIGN
         self._is_hanging = False
         now_s = self._clock()
         due_s = self._engine_due_s = self._restarts.died(now_s)
         self._board.lose(self._board.running if is_ours else ())
         if due_s <= now_s:
-            logger.error("the engine died (%s): it is started again, and requests go on", _how(status))
+            logger.error("the engine died (%s): it is started again, and requests go on", how)
             self._begin_engine()
             return
-        logger.error("the engine died (%s), too often: it is started again in %.0f s", _how(status), due_s - now_s)
+        logger.error("the engine died (%s), too often: it is started again in %.0f s", how, due_s - now_s)
         self._board.fail(due_s)
         wake_all(self._channels)
 
@@ -209,7 +210,7 @@ class Supervisor:
 
     def _retry_fork(self, error: OSError) -> float:
         """The system lacks memory or processes; when to try again."""
-        if not self._was_ready:
+        if not self._board.was_ready:
             raise error
         logger.error("a process cannot be started now: %s", error)
         return self._clock() + _FORK_RETRY_S

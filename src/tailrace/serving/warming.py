@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tailrace.config import WarmConfig
+from tailrace.engine.board import Board
 from tailrace.errors import SetupError
 from tailrace.frontends.warm_file import check_writable, read_prompts, write_prompts
 from tailrace.kvcache.warm import HotPrefix, PrefixTally
 from tailrace.loading import PlannedModel
 from tailrace.service.api import ListedPrompt, ModelCard
-from tailrace.service.late import LateService
 from tailrace.service.listed import encode_listed, kept_prompts, recall
 from tailrace.service.service import TextService
 from tailrace.service.warm import Warmer
@@ -72,17 +72,21 @@ async def start_warming(
     tally: PrefixTally,
     text: TextService,
     *,
-    late: LateService,
+    board: Board,
+    card: ModelCard,
     plan: PlannedModel,
     listed: ListedPrompts,
 ) -> asyncio.Task[None]:
-    """Let what is expected be computed, and then what prompts show; meanwhile, for a while, `late` is not ready."""
-    wanted = await asyncio.to_thread(encode_listed, listed.wanted, text.tokenize, late.model, plan.limits.block_tokens)
-    await asyncio.to_thread(recall, listed.kept, text.tokenize, late.model, tally, time.time())
-    if listed.is_any:
-        late.hold()
-        asyncio.get_running_loop().call_later(_MAX_START_S, late.release)
-    warming = asyncio.create_task(warmer.run(wanted, late.release))
+    """Let what is expected be computed, and then what prompts show; meanwhile, for a while, the server is not ready."""
+
+    def is_warm() -> None:
+        board.is_warming = False
+
+    wanted = await asyncio.to_thread(encode_listed, listed.wanted, text.tokenize, card, plan.limits.block_tokens)
+    await asyncio.to_thread(recall, listed.kept, text.tokenize, card, tally, time.time())
+    board.is_warming = listed.is_any
+    asyncio.get_running_loop().call_later(_MAX_START_S, is_warm)
+    warming = asyncio.create_task(warmer.run(wanted, is_warm))
     warming.add_done_callback(_say_failure)
     return warming
 

@@ -15,13 +15,11 @@ def plan(entered: Sequence[str] = (), left: Sequence[str] = ()) -> StepPlan:
     return StepPlan(1, tuple(left), entries, (), ())
 
 
-def test_the_board_shows_who_runs_and_whether_the_device_computes() -> None:
+def test_the_board_shows_who_runs() -> None:
     board = Board(max_running=4)
     watch = BoardWatch(board, numbers, patience_s=10.0)
     watch.step_began(plan(["1", "2"]), 0.0, None)
-    assert (board.is_stepping, board.running) == (True, (1, 2))
-    watch.step_ended()
-    assert (board.is_stepping, board.running) == (False, (1, 2))
+    assert board.running == (1, 2)
     watch.step_began(plan(["3"], left=["1"]), 1.0, None)
     assert board.running == (2, 3)
 
@@ -34,7 +32,6 @@ def test_who_is_taken_in_may_be_what_kills_it_until_a_step_was_planned() -> None
     board = Board(max_running=3)
     watch = BoardWatch(board, numbers, patience_s=10.0)
     watch.step_began(plan(["1"]), 0.0, None)
-    watch.step_ended()
     watch.taking_in(requests(2))
     assert list(board.running) == [2, 1]
     watch.came_round(1.0)

@@ -97,12 +97,12 @@ async def test_a_draining_service_refuses_new_work_only() -> None:
     assert 1.0 <= refusal.value.retry_after_s <= 20.0
 
 
-async def test_while_it_is_held_it_is_not_ready_and_serves_who_comes_all_the_same() -> None:
-    service = LateService(CARD)
-    service.hold()
+async def test_while_others_are_not_there_it_is_not_ready_and_serves_who_comes_all_the_same() -> None:
+    is_open = False
+    service = LateService(CARD, is_open=lambda: is_open)
     service.arrive(Loaded())
     assert not service.is_ready
     with pytest.raises(LookupError):
         await service.start(GENERATION)
-    service.release()
+    is_open = True
     assert service.is_ready

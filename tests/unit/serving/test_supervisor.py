@@ -25,7 +25,8 @@ class World:
     """What is around a server, as a test would have it. Make it before the fork."""
 
     def __init__(self) -> None:
-        self._words = memoryview(mmap.mmap(-1, 16)).cast("d")  # what was slept through; forks that fail
+        # What was slept through; forks that fail; whether workers but the first are late.
+        self._words = memoryview(mmap.mmap(-1, 24)).cast("d")
 
     def now_s(self) -> float:
         return time.monotonic() + self._words[0]
@@ -37,6 +38,14 @@ class World:
     def fail_next_fork(self) -> None:
         """As if there were no memory for it."""
         self._words[1] += 1
+
+    def keep_others_late(self, late: bool = True) -> None:
+        """Workers but the first are there, and do not answer yet."""
+        self._words[2] = late
+
+    def wait_while_late(self, index: int) -> None:
+        while index and self._words[2]:
+            time.sleep(0.01)
 
     def use_memory(self) -> None:
         if self._words[1] > 0:
@@ -104,6 +113,7 @@ class Stage:
 
     def _run_worker(self, index: int, generation: int) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        self._world.wait_while_late(index)
         self.board.worker_ready(index, generation)
         self.say(f"worker {index} {generation} {os.getpid()}")
         os.kill(os.getppid(), WAKE_SIGNAL)
@@ -114,6 +124,13 @@ def wait_for(log: Path, line: str) -> None:
     ends_s = time.monotonic() + 30
     while line not in (lines := log.read_text().splitlines()):
         assert time.monotonic() < ends_s, f"{line!r} is not among {lines}"
+        time.sleep(0.005)
+
+
+def wait_for_start(stage: Stage, start: str) -> None:
+    ends_s = time.monotonic() + 30
+    while not any(line.startswith(start) for line in stage.lines):
+        assert time.monotonic() < ends_s, f"nothing starts with {start} among {stage.lines}"
         time.sleep(0.005)
 
 
@@ -145,6 +162,23 @@ def test_it_starts_all_says_when_they_are_ready_and_ends_them(tmp_path: Path) ->
     stage.wait_for("ready")
     assert stage.end() == 0
     assert [line.split()[0] for line in stage.lines].count("worker") == 2
+
+
+def test_nobody_says_that_the_server_is_ready_before_all_are(tmp_path: Path) -> None:
+    world = World()
+    world.keep_others_late()
+    stage = Stage(tmp_path, serve, num_workers=2, world=world)
+    wait_for_start(stage, "worker 0")
+    stage.wait_for("engine 1")
+    time.sleep(0.5)  # the supervisor looks several times
+    seen = [stage.board.is_open]
+    world.keep_others_late(False)
+    stage.wait_for("ready")
+    seen.append(stage.board.is_open)
+    stage.board.is_warming = True
+    seen.append(stage.board.is_open)
+    assert seen == [False, True, False]
+    assert stage.end() == 0
 
 
 @pytest.mark.parametrize(
@@ -201,14 +235,14 @@ def test_an_engine_does_not_hang_when_nobody_ran_for_a_while(tmp_path: Path) -> 
         board.beat(world.now_s(), 10.0)
         world.sleep_through(100.0)
         time.sleep(1.0)  # the supervisor looks several times
-        board.is_stepping = True
+        board.num_requests = 1
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         while signal.sigtimedwait([signal.SIGTERM], 0.05) is None:
             board.beat(world.now_s(), 10.0)
 
     stage = Stage(tmp_path, run, world=world)
     ends_s = time.monotonic() + 30
-    while not stage.board.is_stepping:
+    while not stage.board.num_requests:
         assert time.monotonic() < ends_s
         assert stage.board.generation < 2, "it was ended"
         time.sleep(0.01)
