@@ -18,6 +18,7 @@ from tailrace.weights.mapped import by_file
 from tailrace.weights.mtp import is_mtp_tensor, num_mtp_layers
 from tailrace.weights.names import HUGGING_FACE_NAMES
 from tailrace.weights.safetensors import SafetensorsTensor, read_safetensors
+from tailrace.weights.scheme import SETTINGS, read_scheme
 from tailrace.weights.stored import FileTensors
 
 __all__ = ["open_directory"]
@@ -27,6 +28,7 @@ _SINGLE = "model.safetensors"
 _LAYERS = LayerSettings(
     HUGGING_FACE_NAMES, "num_hidden_layers", "first_k_dense_replace and moe_layer_freq (or mlp_layer_types)"
 )
+_HEAD = HUGGING_FACE_NAMES["head"].removesuffix("weight")  # of a quantised one, all parts begin so
 _IGNORED = ("lm_head.weight", ".rotary_emb.inv_freq")  # a tied head saved twice; frequencies, which we compute
 
 
@@ -34,19 +36,20 @@ def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bo
     """Open a model directory. Raises CheckpointError or UnsupportedModel naming file, tensor or setting."""
     settings = read_json(directory / "config.json")
     in_files = _read_tensors(directory)
-    found = FileTensors(str(directory), in_files)
-    config = read_config(settings, has_head=HUGGING_FACE_NAMES["head"] in in_files)
+    config = read_config(settings, has_head=any(name.startswith(_HEAD) for name in in_files))
+    found = FileTensors(str(directory), read_scheme(settings).compose(in_files))
     config = replace(config, num_mtp_layers=num_mtp_layers(found, HUGGING_FACE_NAMES, config.num_layers))
     is_unused = partial(_is_unused, config=config)
     tensors = lazy_tensors(found, config, find_tensor, _LAYERS, is_unused=is_unused, quantize=quantize, mtp=mtp)
     files = by_file((tensor.file, (tensor.begin, tensor.end)) for tensor in in_files.values())
+    scheme = repr(settings.values.get(SETTINGS, "")).encode()  # the same codes stand for other values under another
     text = read_text(directory, settings, config.vocab_size)
     return Checkpoint(
         name=directory.resolve().name,
         source=directory,
         config=config,
         tensors=tensors,
-        fingerprint=fingerprint(files, [repr(config).encode(), (quantize or "").encode()]),
+        fingerprint=fingerprint(files, [repr(config).encode(), (quantize or "").encode(), scheme]),
         tokenizer=directory / "tokenizer.json",
         chat_template=text.chat_template,
         bos_id=text.bos_id,

@@ -11,6 +11,7 @@ from tailrace.weights.fields import Fields
 from tailrace.weights.heads import Heads
 from tailrace.weights.hf_deepseek import is_latent, read_latent, read_mixture, read_sparse
 from tailrace.weights.hf_rope import RopeFields
+from tailrace.weights.scheme import UnknownScheme, read_scheme
 
 __all__ = ["read_config"]
 
@@ -119,18 +120,13 @@ def _latent_heads(fields: Fields, rope: RopeFields, latent: LatentConfig, archit
 
 
 def _refuse_quantized(fields: Fields, architecture: Architecture) -> None:
-    if not fields.has("quantization_config"):
-        return
-    method = fields.table("quantization_config").text("quant_method", "")
-    how = (
-        f"by method {method[:60]!r}" if method else "by a method that quantization_config does not name (quant_method)"
-    )
-    # V3 and later are published in FP8 alone: others have converted them.
-    files = "a conversion to bfloat16" if architecture in _PUBLISHED_IN_FP8 else "the model's unquantised files"
-    gguf = "" if architecture in _NOT_IN_GGUF else ", or a GGUF file"
-    raise UnsupportedModel(
-        f"{fields.source}: weights quantised {how} are not supported; take {files} (with --quantize int8 or int4){gguf}"
-    )
+    try:
+        read_scheme(fields)
+    except UnknownScheme as error:
+        # V3 and later are published in FP8 alone: others have converted them.
+        files = "a conversion to bfloat16" if architecture in _PUBLISHED_IN_FP8 else "the model's unquantised files"
+        gguf = "" if architecture in _NOT_IN_GGUF else ", or a GGUF file"
+        raise UnsupportedModel(f"{error}; take {files} (with --quantize int8 or int4){gguf}") from error
 
 
 def _refuse_unknown_features(fields: Fields) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -25,6 +25,18 @@ _READABLE: Mapping[str, tuple[WeightFormat, str]] = {
     "F32": ("f32", "<f4"),
     "F16": ("f16", "<f2"),
     "BF16": ("bf16", "<u2"),
+}
+
+
+# What is no weight by itself, but part of one: numbers of as many bits, fp8 among them.
+_PARTS: Mapping[str, str] = {
+    "I8": "i1",
+    "U8": "u1",
+    "I32": "<i4",
+    "I64": "<i8",
+    "F8_E4M3": "u1",
+    "F8_E8M0": "u1",
+    **{name: dtype for name, (_, dtype) in _READABLE.items()},
 }
 
 
@@ -58,13 +70,29 @@ class SafetensorsTensor:
         """Raises UnsupportedModel for a dtype that is no weight's, CheckpointError when size and shape disagree."""
         if self.stored_format not in _READABLE:
             raise UnsupportedModel(f"{self.where} has dtype {self.stored_format}; supported: {', '.join(_READABLE)}")
-        wanted = math.prod(self.shape) * np.dtype(_READABLE[self.stored_format][1]).itemsize
+        self._check_size()
+
+    def check_part(self, dtypes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+        """As `check`, for a tensor that is part of a weight: of one of these dtypes, of this shape."""
+        if self.stored_format not in dtypes:
+            raise UnsupportedModel(f"{self.where} has dtype {self.stored_format}; supported: {', '.join(dtypes)}")
+        if self.shape != shape:
+            raise CheckpointError(f"{self.where} has shape {list(self.shape)}, what belongs to it needs {list(shape)}")
+        self._check_size()
+
+    def _check_size(self) -> None:
+        wanted = math.prod(self.shape) * np.dtype(_PARTS[self.stored_format]).itemsize
         if self.end - self.begin != wanted:
             raise CheckpointError(f"{self.where} has {self.end - self.begin} bytes, its shape needs {wanted}")
 
     def as_matrix(self) -> Self:
         """The matrices of a tensor [count, rows, columns] one below the other."""
         return replace(self, shape=(math.prod(self.shape[:-1]), self.shape[-1]))
+
+    def bits(self) -> NDArray[Any]:
+        """The stored numbers, a view; bfloat16 and fp8 as unsigned integers of their width."""
+        dtype = np.dtype(_PARTS[self.stored_format])
+        return self.file.array(dtype, math.prod(self.shape), self.begin).reshape(self.shape)
 
     def packed(self) -> PackedTensor:
         name, dtype = _READABLE[self.stored_format]
