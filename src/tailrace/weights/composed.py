@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.ops.packed import PackedTensor, WeightFormat
+from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
 from tailrace.weights.stored import Shape, StoredTensor
 
 __all__ = ["Bands", "Stacked", "Turned"]
@@ -17,7 +17,7 @@ _DTYPES: dict[WeightFormat | None, str] = {"f32": "<f4", "f16": "<f2", "bf16": "
 
 @dataclass(frozen=True, slots=True)
 class Stacked:
-    """Float matrices of one shape, one below the other: the experts of a layer, where each is a tensor of its own."""
+    """Matrices of one shape, one below the other: the experts of a layer, where each is a tensor of its own."""
 
     parts: Sequence[StoredTensor]
 
@@ -37,17 +37,20 @@ class Stacked:
     @property
     def format(self) -> WeightFormat | None:
         formats = {part.format for part in self.parts}
-        return formats.pop() if len(formats) == 1 else "f32"
+        if len(formats) == 1:
+            return formats.pop()
+        return "f32" if formats <= _DTYPES.keys() else None
 
     def packed(self) -> PackedTensor:
         """Copied part by part, so that the files need not be in memory beside it."""
         format_ = self.format or "f32"
-        values = np.empty(self.shape, _DTYPES[format_])
-        for part, place in zip(self.parts, np.split(values, len(self.parts)), strict=True):
+        whole = _empty(self.shape, format_)
+        height = self.parts[0].shape[0]
+        for number, part in enumerate(self.parts):
             packed = part.packed()
-            place[:] = packed.values if packed.format == format_ else packed.dequantize()
+            _copy(packed if packed.format == format_ else from_float32(packed.dequantize()), whole, number * height)
             part.release()
-        return PackedTensor(self.shape, format_, values)
+        return whole
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         height = self.parts[0].shape[0]
@@ -149,6 +152,26 @@ class Turned:
 
     def release(self) -> None:
         self.whole.release()
+
+
+def _empty(shape: Shape, format_: WeightFormat) -> PackedTensor:
+    """Room for a matrix."""
+    if format_ in _DTYPES:
+        return PackedTensor(shape, format_, np.empty(shape, _DTYPES[format_]))
+    groups = (shape[0], shape[1] // GROUP)
+    scales = np.empty(groups, np.float32)
+    if format_ == "q8":
+        return PackedTensor(shape, format_, np.empty((*groups, GROUP), np.int8), scales)
+    return PackedTensor(shape, format_, np.empty((*groups, GROUP // 2), np.uint8), scales, np.empty_like(scales))
+
+
+def _copy(part: PackedTensor, whole: PackedTensor, begin: int) -> None:
+    """Put the rows of `part` into those from `begin` on."""
+    rows = slice(begin, begin + part.shape[0])
+    whole.values[rows] = part.values
+    for room, piece in ((whole.scales, part.scales), (whole.offsets, part.offsets)):
+        if room is not None and piece is not None:
+            room[rows] = piece
 
 
 def _cut(begin: int, end: int, height: int) -> Iterator[tuple[int, int, int]]:

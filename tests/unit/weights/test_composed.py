@@ -62,9 +62,9 @@ def assert_reads_alike(tensor: StoredTensor) -> NDArray[np.float32]:
     return whole
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", PACKS)
 def test_parts_lie_one_below_the_other(name: str) -> None:
-    parts = [InMemory(FLOATS[name](values(6, 8, seed))) for seed in range(4)]
+    parts = [InMemory(PACKS[name](values(6, 64, seed))) for seed in range(4)]
     stacked = Stacked(parts)
     assert (stacked.format, stacked.packed().format, stacked.stored_format) == (name, name, name.upper())
     expected = np.concatenate([part.tensor.dequantize() for part in parts])
@@ -77,6 +77,13 @@ def test_parts_of_several_formats_become_what_holds_them_all() -> None:
     assert (stacked.format, stacked.packed().format, stacked.stored_format) == ("f32", "f32", "BF16/F16/F32")
     expected = np.concatenate([part.tensor.dequantize() for part in parts])
     np.testing.assert_array_equal(assert_reads_alike(stacked), expected)
+
+
+def test_parts_that_no_one_format_holds_are_quantised_again() -> None:
+    """As a whole in float32 they would be the largest tensors of a model."""
+    stacked = Stacked([InMemory(pack(values(6, 32))) for pack in (quantize_int8, float16, quantize_int4)])
+    assert (stacked.format, stacked.packed().format, stacked.stored_format) == (None, "f32", "F16/Q4/Q8")
+    assert_reads_alike(stacked)
 
 
 @pytest.mark.parametrize("name", PACKS)
