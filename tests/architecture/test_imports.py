@@ -1,7 +1,9 @@
 """What the import contracts in pyproject.toml cannot see: imports in functions, and libraries nobody imports yet."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,19 @@ OWNERS = {
     "tailrace.ring._ring": ("ring",),
 }
 
+EXECUTES_DATA = (
+    "pickle",
+    "_pickle",
+    "marshal",
+    "shelve",
+    "copyreg",
+    "multiprocessing",
+    "dill",
+    "cloudpickle",
+    "joblib",
+)
+"""Libraries that run what they read, or that hand objects on through one that does."""
+
 
 def _importers(modules: list[Module], library: str) -> set[str]:
     return {module.name for module in modules if any(f"{name}.".startswith(f"{library}.") for name in module.imports())}
@@ -61,6 +76,23 @@ def test_a_library_is_known_to_its_owner_alone(modules: list[Module], library: s
         if not any(f"{importer}.".startswith(f"{owner}.") for owner in OWNERS[library])
     }
     assert strangers == set()
+
+
+@pytest.mark.parametrize("library", EXECUTES_DATA)
+def test_nobody_reads_objects_out_of_bytes(modules: list[Module], library: str) -> None:
+    """Whoever could write a file or into shared memory could run what they like."""
+    assert _importers(modules, library) == set()
+    named = {module.name for module in modules if any(library == text for text in module.strings())}
+    assert named == set(), "it may be imported by its name"
+    assert not any("allow_pickle" in module.source for module in modules)
+
+
+@pytest.mark.parametrize(
+    "source", ["import pickle", "from pickle import loads", "def f():\n    import os, pickle as p", "import pickle.x"]
+)
+def test_an_import_is_seen_however_it_is_written(source: str) -> None:
+    seen = Module("a.b", Path("b.py"), source, ast.parse(source))
+    assert _importers([seen], "pickle") == {"a.b"}
 
 
 def test_front_ends_see_the_seam_of_the_service_and_nothing_behind_it(modules: list[Module]) -> None:

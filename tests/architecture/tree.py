@@ -34,6 +34,12 @@ class Module:
                 yield node.module
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
+    def strings(self) -> Iterator[str]:
+        """Every text in the module that is a value."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
 
 def _parse(path: Path) -> Module:
     parts = path.relative_to(PACKAGE).with_suffix("").parts

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.poisoned import EARLY_POISON, POISON
+from tests.server.poisoned import BRIDGE_POISON, EARLY_POISON, POISON
 from tests.server.process import ServerProcess, serving
 
 OPTIONS = ("--max-model-tokens", "1024", "--kv-memory", "128MiB", "--max-restarts", "1000")
@@ -194,6 +194,39 @@ def test_a_request_that_kills_the_engine_twice_is_given_up_and_no_other(
     assert answers == {name: undisturbed[name] for name in names}
     assert said.count(f"the engine died ({end})") == 2
     assert said.count("is given up") == 1
+
+
+def test_an_engine_that_can_take_no_more_commands_dies_and_its_requests_go_on(
+    undisturbed: dict[str, Answer],
+) -> None:
+    poison = json.dumps({"prompt": [1, BRIDGE_POISON], "max_tokens": 4}).encode()
+    with serving(*OPTIONS, program="tests.server.poisoned") as server:
+        statuses = []
+
+        def send_poison(count: int) -> None:
+            if count == 5:
+                url, kind = server.url + "/v1/completions", {"content-type": "application/json"}
+                with opened(urllib.request.Request(url, poison, kind)) as reply:
+                    statuses.append(reply.status)
+
+        assert stream(server, "seeded", send_poison) == undisturbed["seeded"]
+        server.stop()
+        said = server.output()
+
+    assert statuses == [200]
+    assert "the engine died (exit code 70)" in said
+    assert "the engine can take no more commands" in said
+    assert "the command makes no sense" in said
+
+
+def test_an_api_process_that_hangs_is_replaced(undisturbed: dict[str, Answer]) -> None:
+    with serving(*OPTIONS, "--api-workers", "2", "--hang-timeout", "1") as server:
+        pid = server.kill("api 0", signal.SIGSTOP)
+        server.wait_for_another("api 0", pid)
+        server.wait_until("/ready", 200)
+        assert stream(server, "seeded") == undisturbed["seeded"]
+        server.stop()
+        assert "api 0 hangs, since it was stopped" in server.output()
 
 
 def test_an_api_process_that_dies_takes_its_own_requests_with_it_and_no_others(

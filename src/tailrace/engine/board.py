@@ -16,6 +16,7 @@ Words of 8 bytes in the order of the machine; who writes:
    11  is_warming          API process  the first one's: 1 while what is expected is computed ahead
    16  worker generations  supervisor   one for each API process
        ready workers       API process  the generation of each that answers
+       worker beats        API process  monotonic; when the event loop of each came round last
        running             engine       request numbers
        suspects            supervisor   request numbers
 
@@ -35,7 +36,8 @@ _READY, _BEAT, _ALLOWED, _NUM_REQUESTS, _SCALE, _NUM_RUNNING = range(4, 10)
 _WAS_READY, _IS_WARMING = range(10, 12)
 _WORKERS = 16
 _READY_WORKERS = _WORKERS + MAX_WORKERS
-_RUNNING = _READY_WORKERS + MAX_WORKERS
+_WORKER_BEATS = _READY_WORKERS + MAX_WORKERS
+_RUNNING = _WORKER_BEATS + MAX_WORKERS
 
 
 class EngineState(IntEnum):
@@ -118,7 +120,20 @@ class Board:
 
     def are_workers_ready(self, count: int) -> bool:
         """Whether all of so many API processes answer."""
-        return all(self._words[_READY_WORKERS + index] == self._words[_WORKERS + index] for index in range(count))
+        return all(map(self._is_worker_ready, range(count)))
+
+    def beat_worker(self, index: int, now_s: float) -> None:
+        """The event loop of an API process has come round."""
+        self._times[_WORKER_BEATS + index] = now_s
+
+    def worker_silent_s(self, index: int, now_s: float, awake_s: float = 0.0) -> float:
+        """For how long an API process that answers has not come round. Nobody ran before `awake_s`."""
+        if not self._is_worker_ready(index):
+            return 0.0
+        return now_s - max(self._times[_WORKER_BEATS + index], awake_s)
+
+    def _is_worker_ready(self, index: int) -> bool:
+        return self._words[_READY_WORKERS + index] == self._words[_WORKERS + index]
 
     @property
     def is_open(self) -> bool:

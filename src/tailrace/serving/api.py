@@ -1,6 +1,7 @@
 """An API process: sockets, wire formats, text. It reaches the engine through its channel."""
 
 import asyncio
+import faulthandler
 import os
 import time
 from collections.abc import Coroutine, Iterator, Mapping
@@ -11,7 +12,7 @@ import uvloop
 
 from tailrace.app import build_service
 from tailrace.config import ServeConfig
-from tailrace.engine.board import EngineState
+from tailrace.engine.board import Board, EngineState
 from tailrace.engine.collector import settle_collector
 from tailrace.engine.remote import RemoteEngine
 from tailrace.frontends.api_keys import ApiKeys
@@ -42,6 +43,7 @@ from tailrace.version import __version__
 __all__ = ["ApiProcess"]
 
 _LOOK_S = 0.01
+_BEAT_S = 0.25
 
 
 class ApiProcess:
@@ -63,6 +65,7 @@ class ApiProcess:
 
     def run(self, index: int, generation: int, metrics: Metrics, listed: ListedPrompts) -> None:
         """Answer until SIGTERM or SIGINT, and then what is under way."""
+        faulthandler.enable()
         uvloop.run(self._run(index, generation, metrics, listed))
 
     async def _run(self, index: int, generation: int, metrics: Metrics, listed: ListedPrompts) -> None:
@@ -86,9 +89,10 @@ class ApiProcess:
         streams = ResumableStreams(late, store, metrics.http, http_config)
         app = create_app(late, metrics, http_config, _WholeServer(self._shared, index, metrics), streams)
         stop, drain = asyncio.Event(), asyncio.Event()
+        beating = asyncio.create_task(_beat(self._shared.board, index))
         opening = asyncio.create_task(self._open(index, generation, late, listed, stop))
         others = [asyncio.create_task(serving) for serving in self._other_front_ends(late, gate, metrics, drain)]
-        for task in (opening, *others):
+        for task in (beating, opening, *others):
             task.add_done_callback(partial(_stop_if_failed, stop))
 
         def begin_drain() -> None:
@@ -197,6 +201,13 @@ class _WholeServer:
 def _stop_if_failed(stop: asyncio.Event, task: asyncio.Task[object]) -> None:
     if not task.cancelled() and task.exception() is not None:
         stop.set()
+
+
+async def _beat(board: Board, index: int) -> None:
+    """Show that this event loop comes round."""
+    while True:
+        board.beat_worker(index, time.monotonic())
+        await asyncio.sleep(_BEAT_S)
 
 
 def _publish(page: MetricsPage, metrics: Metrics) -> None:

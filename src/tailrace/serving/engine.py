@@ -1,6 +1,7 @@
 """The engine process: the step loop and nothing else."""
 
 import faulthandler
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +17,7 @@ from tailrace.errors import SetupError
 from tailrace.loading import LoadedModel, PackedModel
 from tailrace.records import Record, RecordSink, StepRecord
 from tailrace.scheduler.budget import scale_of_targets
+from tailrace.serving.children import CRASHED
 from tailrace.serving.shared import Shared
 from tailrace.telemetry.kv_batches import BatchEncoder
 from tailrace.telemetry.pages import publish_from_thread
@@ -49,7 +51,7 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
     engine_config = replace(config.engine, classes=classes.scaled(scale))
     intake = make_intake(model, engine_config)
     store = open_store(model, model.open_levels(config.levels), intake, metrics.levels.watch)
-    bridge = EngineBridge(shared.channels, board, intake, generation, on_failure=intake.close)
+    bridge = EngineBridge(shared.channels, board, intake, generation, on_failure=_crash)
     engine = build_engine(
         model,
         engine_config,
@@ -74,6 +76,11 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
     bridge.start()
     engine.run()
     bridge.close()
+
+
+def _crash() -> None:
+    """End at once, as by any fault of our own: the next engine goes on with all requests."""
+    os._exit(CRASHED)
 
 
 class _Sink:

@@ -97,6 +97,7 @@ class _Server:
             start_worker=self._start_worker,
             on_ready=lambda: on_ready(self._places, board.target_scale),
             max_restarts=self._config.max_restarts,
+            patience_s=self._config.patience_s,
             drain_s=self._config.drain_s,
         )
         settle_collector()  # what is here now, those that are forked share until they touch it

@@ -35,7 +35,10 @@ _FOREIGN = (0, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
 
 class Supervisor:
-    """`start_engine` and `start_worker` fork a process, given its generation, and for a worker its index."""
+    """`start_engine` and `start_worker` fork a process, given its generation, and for a worker its index.
+
+    A worker whose event loop has not come round for `patience_s` hangs.
+    """
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class Supervisor:
         start_worker: Callable[[int, int], Child],
         on_ready: Callable[[], None],
         max_restarts: int,
+        patience_s: float,
         drain_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,9 +66,10 @@ class Supervisor:
         self._engine: Child | None = None
         self._engine_due_s = 0.0  # when it is started again, while there is none
         self._drain_s = drain_s
+        self._patience_s = patience_s
         self._looked_s = self._awake_s = clock()  # last; since when without a break
         self._workers: dict[int, Child] = {}
-        self._is_hanging = False
+        self._hanging: set[int] = set()  # pids of those that were told to write down where they are
         self._ends_s: float | None = None  # by when all workers have to be gone; None: nobody has told us to stop
         self._failure: Exception | None = None
 
@@ -104,6 +109,7 @@ class Supervisor:
             self._awake_s = now_s
         self._looked_s = now_s
         self._check_engine(now_s)
+        self._check_workers(now_s)
         if self._ends_s is not None and now_s >= self._ends_s:
             self._tell_workers(signal.SIGKILL)
         for index in [index for index, due_s in self._worker_due_s.items() if due_s <= now_s]:
@@ -142,6 +148,7 @@ class Supervisor:
 
     def _worker_ended(self, index: int, worker: Child, status: int) -> None:
         words = worker.last_words()
+        self._hanging.discard(worker.pid)
         if self._is_stopping:
             return
         if not self._board.was_ready:
@@ -160,8 +167,8 @@ class Supervisor:
                 self._fail(words or EngineError(f"the engine ended while it started ({_how(status)})"))
             return
         how = _how(status) if words is None else f"{_how(status)}: {words}"
-        is_ours = self._is_hanging or os.waitstatus_to_exitcode(status) not in _FOREIGN
-        self._is_hanging = False
+        is_ours = engine.pid in self._hanging or os.waitstatus_to_exitcode(status) not in _FOREIGN
+        self._hanging.discard(engine.pid)
         now_s = self._clock()
         due_s = self._engine_due_s = self._restarts.died(now_s)
         self._board.lose(self._board.running if is_ours else ())
@@ -178,19 +185,25 @@ class Supervisor:
             if now_s >= self._engine_due_s:
                 self._begin_engine()
         elif (overdue_s := self._board.overdue_s(now_s, self._awake_s)) > 0.0:
-            self._end_hanging(self._engine, overdue_s)
+            self._end_hanging(self._engine, "the engine", overdue_s)
 
-    def _end_hanging(self, engine: Child, overdue_s: float) -> None:
+    def _check_workers(self, now_s: float) -> None:
+        for index, worker in () if self._is_stopping else self._workers.items():
+            overdue_s = self._board.worker_silent_s(index, now_s, self._awake_s) - self._patience_s
+            if overdue_s > 0.0:
+                self._end_hanging(worker, worker.title, overdue_s)
+
+    def _end_hanging(self, child: Child, name: str, overdue_s: float) -> None:
         """Let it write down where it is; then it is killed. That it was stopped from outside, no request has caused."""
-        if not self._is_hanging and engine.is_stopped:
-            logger.error("the engine hangs, since it was stopped: it is ended")
-            engine.send(signal.SIGKILL)
-        elif not self._is_hanging:
-            self._is_hanging = True
-            logger.error("the engine hangs: it is ended")
-            engine.send(signal.SIGABRT)
+        if child.pid not in self._hanging and child.is_stopped:
+            logger.error("%s hangs, since it was stopped: it is ended", name)
+            child.send(signal.SIGKILL)
+        elif child.pid not in self._hanging:
+            self._hanging.add(child.pid)
+            logger.error("%s hangs: it is ended", name)
+            child.send(signal.SIGABRT)
         elif overdue_s > _DUMP_S:
-            engine.send(signal.SIGKILL)
+            child.send(signal.SIGKILL)
 
     def _begin_engine(self) -> None:
         generation = self._board.generation + 1

@@ -47,6 +47,20 @@ def test_who_does_not_come_round_in_time_is_overdue() -> None:
     assert board.overdue_s(121.0) == 1.0
 
 
+def test_a_worker_that_answers_is_silent_since_it_came_round_last() -> None:
+    board = Board(max_running=4)
+    generation = board.begin_worker(1)
+    assert board.worker_silent_s(1, now_s=500.0) == 0.0, "it has not answered yet"
+    board.beat_worker(1, 100.0)
+    board.worker_ready(1, generation)
+    assert board.worker_silent_s(1, now_s=103.0) == 3.0
+    assert board.worker_silent_s(1, now_s=103.0, awake_s=102.5) == 0.5
+    board.beat_worker(1, 104.0)
+    assert board.worker_silent_s(1, now_s=105.0) == 1.0
+    board.begin_worker(1)
+    assert board.worker_silent_s(1, now_s=500.0) == 0.0, "it died, and its place is taken"
+
+
 def test_no_more_numbers_are_kept_than_there_is_room_for() -> None:
     board = Board(max_running=2)
     board.lose([1, 2, 3])

@@ -25,8 +25,8 @@ class World:
     """What is around a server, as a test would have it. Make it before the fork."""
 
     def __init__(self) -> None:
-        # What was slept through; forks that fail; whether workers but the first are late.
-        self._words = memoryview(mmap.mmap(-1, 24)).cast("d")
+        # What was slept through; forks that fail; whether workers but the first are late, and their first ones stuck.
+        self._words = memoryview(mmap.mmap(-1, 32)).cast("d")
 
     def now_s(self) -> float:
         return time.monotonic() + self._words[0]
@@ -47,6 +47,13 @@ class World:
         while index and self._words[2]:
             time.sleep(0.01)
 
+    def be_stuck(self) -> None:
+        """First workers but that at index 0 do nothing any more, though they live."""
+        self._words[3] = 1
+
+    def is_stuck(self, index: int, generation: int) -> bool:
+        return bool(index and generation == 1 and self._words[3])
+
     def use_memory(self) -> None:
         if self._words[1] > 0:
             self._words[1] -= 1
@@ -57,7 +64,14 @@ class Stage:
     """A supervisor in a process of its own, told what its children do. `log` has a line for what happened there."""
 
     def __init__(
-        self, path: Path, engine: Run, *, max_restarts: int = 3, num_workers: int = 1, world: World | None = None
+        self,
+        path: Path,
+        engine: Run,
+        *,
+        max_restarts: int = 3,
+        num_workers: int = 1,
+        world: World | None = None,
+        patience_s: float = 1e9,
     ) -> None:
         self._world = world or World()
         self._log = path / "log"
@@ -65,6 +79,7 @@ class Stage:
         self._engine = engine
         self._max_restarts = max_restarts
         self._num_workers = num_workers
+        self._patience_s = patience_s
         self.board = Board(max_running=4)
         self.child = fork("tailrace: test", self._supervise)
 
@@ -93,6 +108,7 @@ class Stage:
             start_worker=self._start_worker,
             on_ready=lambda: self.say("ready"),
             max_restarts=self._max_restarts,
+            patience_s=self._patience_s,
             drain_s=1.0,
             clock=self._world.now_s,
         )
@@ -115,9 +131,12 @@ class Stage:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         self._world.wait_while_late(index)
         self.board.worker_ready(index, generation)
+        self.board.beat_worker(index, time.monotonic())
         self.say(f"worker {index} {generation} {os.getpid()}")
         os.kill(os.getppid(), WAKE_SIGNAL)
-        signal.sigwait([signal.SIGTERM])
+        while signal.sigtimedwait([signal.SIGTERM], 0.05) is None:
+            if not self._world.is_stuck(index, generation):
+                self.board.beat_worker(index, time.monotonic())
 
 
 def wait_for(log: Path, line: str) -> None:
@@ -352,3 +371,37 @@ def test_a_worker_that_dies_is_started_again_in_its_next_generation(tmp_path: Pa
         time.sleep(0.01)
     assert stage.end() == 0
     assert len([line for line in stage.lines if line.startswith("worker 0 ")]) == 2
+
+
+def worker_pids(stage: Stage, index: int) -> list[int]:
+    """Of all workers that there were at that index."""
+    return [int(line.split()[-1]) for line in stage.lines if line.startswith(f"worker {index} ")]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_worker_that_hangs_is_replaced_and_no_other(tmp_path: Path, is_stopped: bool) -> None:
+    world = World()
+    stage = Stage(tmp_path, serve, num_workers=2, world=world, patience_s=0.6)
+    stage.wait_for("ready")
+    if is_stopped:
+        os.kill(worker_pids(stage, 1)[0], signal.SIGSTOP)
+    else:
+        world.be_stuck()
+    ends_s = time.monotonic() + 30
+    while len(worker_pids(stage, 1)) < 2 or not stage.board.are_workers_ready(2):
+        assert time.monotonic() < ends_s
+        time.sleep(0.01)
+    time.sleep(1.0)  # the supervisor looks several times
+    assert len(worker_pids(stage, 0)) == 1
+    assert len(worker_pids(stage, 1)) == 2
+    assert stage.end() == 0
+
+
+def test_no_worker_hangs_when_nobody_ran_for_a_while(tmp_path: Path) -> None:
+    world = World()
+    stage = Stage(tmp_path, serve, world=world, patience_s=5.0)
+    stage.wait_for("ready")
+    world.sleep_through(4.0)
+    time.sleep(1.5)  # the supervisor looks several times
+    assert len(worker_pids(stage, 0)) == 1
+    assert stage.end() == 0
