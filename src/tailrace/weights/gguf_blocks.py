@@ -1,9 +1,12 @@
-"""GGUF blocks as packed tensors: views into the mapped file where the layouts agree, exact repacking for Q4_K.
+"""GGUF tensors as packed ones: views into the mapped file where the layouts agree, else repacked, exactly if possible.
 
-All other block types are expanded to float32 by the `gguf` package, a few rows at a time.
+Block types that none of our formats holds are expanded to float32 by the `gguf` package, a few rows at a time.
 """
 
 import math
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,13 +15,40 @@ from numpy.typing import NDArray
 
 from tailrace.errors import UnsupportedModel
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
+from tailrace.weights import grid_blocks, small_blocks, super_blocks
+from tailrace.weights.block_codes import Blocks, Codes
 from tailrace.weights.gguf import TensorInfo
 
 __all__ = ["GgufTensor"]
 
 _FLOATS: dict[str, tuple[WeightFormat, str]] = {"F32": ("f32", "<f4"), "F16": ("f16", "<f2"), "BF16": ("bf16", "<u2")}
-_PACKED: dict[str, WeightFormat] = {"Q8_0": "q8", "Q4_0": "q4", "Q4_1": "q4", "Q4_K": "q4"}
 _NEVER_WEIGHTS = frozenset({"I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K", "Q1_0"})
+
+_Read = Callable[[Blocks], Codes]
+# Their bytes are ours already.
+_VIEWED: Mapping[str, tuple[WeightFormat, _Read]] = {
+    "Q8_0": ("q8", small_blocks.q8_0),
+    "Q4_0": ("q4", small_blocks.q4_0),
+    "Q4_1": ("q4", small_blocks.q4_1),
+}
+_REPACKED: Mapping[str, tuple[WeightFormat, _Read]] = {
+    "Q5_0": ("q8", small_blocks.q5_0),
+    "IQ4_NL": ("q8", small_blocks.iq4_nl),
+    "MXFP4": ("q8", small_blocks.mxfp4),
+    "Q3_K": ("q8", super_blocks.q3_k),
+    "Q4_K": ("q4", super_blocks.q4_k),
+    "IQ4_XS": ("q8", super_blocks.iq4_xs),
+    "TQ1_0": ("q4", super_blocks.tq1_0),
+    "TQ2_0": ("q4", super_blocks.tq2_0),
+    "IQ1_S": ("q8", grid_blocks.iq1_s),
+    "IQ2_XXS": ("q8", grid_blocks.iq2_xxs),
+    "IQ3_XXS": ("q8", grid_blocks.iq3_xxs),
+    "IQ3_S": ("q4", grid_blocks.iq3_s),
+}
+_EXACT = {**_VIEWED, **_REPACKED}
+
+_PIECE_VALUES = 1 << 16  # repacked at once by a thread
+_MAX_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +74,8 @@ class GgufTensor:
         """The packed format that holds the stored values exactly; None: there is none but float32."""
         if self.stored_format in _FLOATS:
             return _FLOATS[self.stored_format][0]
-        return _PACKED.get(self.stored_format) if len(self.shape) == 2 else None
+        exact = _EXACT.get(self.stored_format)
+        return exact[0] if exact and len(self.shape) == 2 else None
 
     def check(self) -> None:
         """Raises UnsupportedModel for block types that no weight has."""
@@ -62,22 +93,20 @@ class GgufTensor:
             name, dtype = _FLOATS[self.stored_format]
             return PackedTensor(self.shape, name, self._bytes().view(dtype).reshape(self.shape))
         if self.format is None:
-            return PackedTensor(self.shape, "f32", self._expanded(slice(None)).reshape(self.shape))
-        match self.stored_format:
-            case "Q8_0":
-                return _q8_0(self.shape, self._blocks())
-            case "Q4_0":
-                return _q4_0(self.shape, self._blocks())
-            case "Q4_1":
-                return _q4_1(self.shape, self._blocks())
-            case _:
-                return _q4_k(self.shape, self._blocks())
+            values = grid_blocks.expanded(self._blocks(), self.stored_format)
+            return PackedTensor(self.shape, "f32", values.reshape(self.shape))
+        if self.stored_format in _VIEWED:
+            return _packed(self._read(self._blocks()), self.shape[1])
+        return _in_pieces(self._blocks(), self._read, self.shape[1])
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         """Float32 values of rows [begin, end) of a matrix."""
+        if self.stored_format in _FLOATS:
+            return self.packed().rows(np.arange(begin, end))
+        blocks = self._blocks()[begin:end]
         if self.format is None:
-            return self._expanded(slice(begin, end))
-        return self.packed().rows(np.arange(begin, end))
+            return grid_blocks.expanded(blocks, self.stored_format)
+        return _packed(self._read(blocks), self.shape[1]).dequantize()
 
     def release(self) -> None:
         self.info.file.release(self.info.span)
@@ -91,55 +120,45 @@ class GgufTensor:
         blocks: NDArray[np.uint8] = self._bytes().reshape(rows, self.shape[-1] // self.info.type.num_values, num_bytes)
         return blocks
 
-    def _expanded(self, rows: slice) -> NDArray[np.float32]:
-        # Imported here: it takes a sixth of a second, and the default model does without.
-        from gguf import GGMLQuantizationType  # noqa: PLC0415
-        from gguf.quants import dequantize  # noqa: PLC0415
-
-        blocks = self._blocks()[rows]
-        values = dequantize(blocks.reshape(len(blocks), -1), GGMLQuantizationType[self.stored_format])
-        return np.asarray(values, np.float32)
+    @property
+    def _read(self) -> _Read:
+        return _EXACT[self.stored_format][1]
 
 
-def _half(blocks: NDArray[np.uint8], begin: int) -> NDArray[Any]:
-    """The float16 at byte `begin` of each block, a view."""
-    return blocks[..., begin : begin + 2].view("<f2")[..., 0]
-
-
-def _q8_0(shape: tuple[int, ...], blocks: NDArray[np.uint8]) -> PackedTensor:
-    return PackedTensor(shape, "q8", blocks[..., 2:].view(np.int8), _half(blocks, 0))
-
-
-def _q4_0(shape: tuple[int, ...], blocks: NDArray[np.uint8]) -> PackedTensor:
-    scales = _half(blocks, 0)
-    return PackedTensor(shape, "q4", blocks[..., 2:], scales, scales.astype(np.float32) * np.float32(-8))
-
-
-def _q4_1(shape: tuple[int, ...], blocks: NDArray[np.uint8]) -> PackedTensor:
-    return PackedTensor(shape, "q4", blocks[..., 4:], _half(blocks, 0), _half(blocks, 2))
-
-
-def _q4_k(shape: tuple[int, ...], blocks: NDArray[np.uint8]) -> PackedTensor:
-    """Eight groups of 32 share two float16; with a float32 scale and offset each they are ours, exactly.
-
-    bytes 0..3    d, dmin
-    bytes 4..15   eight 6-bit scales and minima; of the last four, the upper two bits sit above the first four
-    bytes 16..143 four chunks of 32 bytes: low nibbles are one group, high nibbles the next
-    """
-    head, rows = blocks[..., 4:16], shape[0]
-    first, minima, last = head[..., 0:4], head[..., 4:8], head[..., 8:12]
-    scale_codes = np.concatenate([first & 63, (last & 15) | ((first >> 6) << 4)], axis=-1)
-    offset_codes = np.concatenate([minima & 63, (last >> 4) | ((minima >> 6) << 4)], axis=-1)
-    scales = _half(blocks, 0).astype(np.float32)[..., None] * scale_codes
-    offsets = _half(blocks, 2).astype(np.float32)[..., None] * -offset_codes.astype(np.float32)
-    chunks = blocks[..., 16:].reshape(*blocks.shape[:2], 4, 2, 16)
-    front, back = chunks[..., 0, :], chunks[..., 1, :]
-    codes = np.stack([(front & 15) | (back << 4), (front >> 4) | (back & 0xF0)], axis=-2)
-    groups = shape[1] // GROUP
+def _packed(codes: Codes, num_cols: int) -> PackedTensor:
+    """Rows as they were read, as a matrix; views stay views."""
+    num_rows, groups = len(codes.values), num_cols // GROUP
     return PackedTensor(
-        shape,
-        "q4",
-        codes.reshape(rows, groups, GROUP // 2),
-        scales.reshape(rows, groups),
-        offsets.reshape(rows, groups),
+        (num_rows, num_cols),
+        codes.format,
+        codes.values.reshape(num_rows, groups, -1),
+        codes.scales.reshape(num_rows, groups),
+        None if codes.offsets is None else codes.offsets.reshape(num_rows, groups),
     )
+
+
+def _in_pieces(blocks: Blocks, read: _Read, num_cols: int) -> PackedTensor:
+    """All rows repacked, a few at a time and on all cores, so that what lies between never exists as a whole."""
+    num_rows, step = len(blocks), max(1, _PIECE_VALUES // num_cols)
+    whole = _empty_like(_packed(read(blocks[:1]), num_cols), num_rows)
+
+    def repack(begin: int) -> None:
+        rows = slice(begin, begin + step)
+        with np.errstate(all="ignore"):  # what is not finite is refused, by name
+            part = _packed(read(blocks[rows]), num_cols)
+        for into, piece in zip(_arrays(whole), _arrays(part), strict=True):
+            into[rows] = piece
+
+    with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
+        for _ in pool.map(repack, range(0, num_rows, step)):
+            pass
+    return whole
+
+
+def _empty_like(row: PackedTensor, num_rows: int) -> PackedTensor:
+    values, *scales = (np.empty((num_rows, *array.shape[1:]), array.dtype) for array in _arrays(row))
+    return PackedTensor((num_rows, row.shape[1]), row.format, values, *scales)
+
+
+def _arrays(tensor: PackedTensor) -> list[NDArray[Any]]:
+    return [array for array in (tensor.values, tensor.scales, tensor.offsets) if array is not None]

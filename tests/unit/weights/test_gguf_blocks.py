@@ -1,8 +1,10 @@
 """Block types against the gguf package's own decoders, bit for bit where nothing is requantised."""
 
 import dataclasses
+import tracemalloc
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 from gguf.quants import dequantize
@@ -12,6 +14,8 @@ from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
 from tailrace.ops.packed import PackedTensor, WeightFormat
 from tailrace.weights.checkpoint import Checkpoint
+from tailrace.weights.gguf import read_gguf
+from tailrace.weights.gguf_blocks import GgufTensor
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tests.unit.weights.model_files import TINY, GgmlType, random_blocks, write_gguf
 
@@ -24,9 +28,21 @@ EXACT: dict[GgmlType, WeightFormat] = {
     GgmlType.Q4_1: "q4",
     GgmlType.Q8_0: "q8",
 }
-SMALL_BLOCKS = ["Q5_0", "Q5_1", "IQ4_NL", "MXFP4", "NVFP4", "TQ1_0", "TQ2_0"]
-K_BLOCKS = ["Q2_K", "Q3_K", "Q5_K", "Q6_K"]
-IQ_BLOCKS = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS"]
+REPACKED: dict[GgmlType, WeightFormat] = {
+    GgmlType.Q5_0: "q8",
+    GgmlType.IQ4_NL: "q8",
+    GgmlType.MXFP4: "q8",
+    GgmlType.Q3_K: "q8",
+    GgmlType.Q4_K: "q4",
+    GgmlType.IQ4_XS: "q8",
+    GgmlType.TQ1_0: "q4",
+    GgmlType.TQ2_0: "q4",
+    GgmlType.IQ1_S: "q8",
+    GgmlType.IQ2_XXS: "q8",
+    GgmlType.IQ3_XXS: "q8",
+    GgmlType.IQ3_S: "q4",
+}
+REQUANTISED = [GgmlType[name] for name in ("Q5_1", "NVFP4", "Q2_K", "Q5_K", "Q6_K", "IQ1_M", "IQ2_XS", "IQ2_S")]
 WIDE = dataclasses.replace(TINY, hidden_size=256, head_dim=64)
 
 
@@ -94,20 +110,58 @@ def test_known_blocks_decode_to_a_ramp(tmp_path: Path, kind: GgmlType, block: st
     np.testing.assert_allclose(row, np.linspace(-1, 1, 32), atol=step)
 
 
-def test_four_bit_k_blocks_need_no_requantising(tmp_path: Path) -> None:
-    checkpoint, values = written_raw(tmp_path / "m.gguf", GgmlType.Q4_K)
+def test_no_type_that_the_package_reads_is_forgotten() -> None:
+    """Beside the types of floats that are not quantised."""
+    ours = {*EXACT, *REPACKED, *REQUANTISED} - {GgmlType.F32, GgmlType.F16}
+    assert ours == {kind for kind in GgmlType if hasattr(gguf.quants, kind.name)}
+
+
+@pytest.mark.parametrize("kind", REPACKED)
+def test_what_is_repacked_is_not_requantised(tmp_path: Path, kind: GgmlType) -> None:
+    checkpoint, values = written_raw(tmp_path / "m.gguf", kind)
     packed = checkpoint.tensors[NAME]
-    assert packed.format == "q4"
+    assert packed.format == REPACKED[kind]
     np.testing.assert_array_equal(packed.dequantize(), values)
     assert checkpoint.requantize_errors == {}
 
 
-@pytest.mark.parametrize("kind", SMALL_BLOCKS + K_BLOCKS + IQ_BLOCKS)
-def test_other_blocks_become_int8_and_say_what_that_cost(tmp_path: Path, kind: str) -> None:
-    checkpoint, values = written_raw(tmp_path / "m.gguf", GgmlType[kind])
+@pytest.mark.parametrize("kind", REPACKED)
+def test_pieces_of_any_size_make_one_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: GgmlType) -> None:
+    monkeypatch.setattr("tailrace.weights.gguf_blocks._PIECE_VALUES", 7 * WIDE.hidden_size)
+    checkpoint, values = written_raw(tmp_path / "m.gguf", kind)
+    np.testing.assert_array_equal(checkpoint.tensors[NAME].dequantize(), values)
+
+
+@pytest.mark.parametrize("kind", [*EXACT, *REPACKED, *REQUANTISED])
+def test_a_few_rows_are_those_of_the_whole(tmp_path: Path, kind: GgmlType) -> None:
+    _, values = written_raw(tmp_path / "m.gguf", kind)
+    tensor = GgufTensor(read_gguf(tmp_path / "m.gguf").tensors["blk.1.ffn_gate.weight"])
+    for begin, end in ((0, 1), (3, 10), (95, 96), (0, 96)):
+        np.testing.assert_array_equal(tensor.rows(begin, end), values[begin:end])
+
+
+@pytest.mark.parametrize("kind", [GgmlType.Q3_K, GgmlType.IQ4_NL, GgmlType.Q4_K])
+def test_repacking_takes_little_memory_beyond_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: GgmlType
+) -> None:
+    monkeypatch.setattr("tailrace.weights.gguf_blocks._MAX_THREADS", 2)
+    config = dataclasses.replace(WIDE, intermediate_size=16384)
+    rows = np.tile(random_blocks(kind, 64, config.hidden_size), (256, 1))
+    write_gguf(tmp_path / "m.gguf", config, kinds={NAME: kind}, raw={NAME: rows})
+    tensors = open_gguf(tmp_path / "m.gguf").tensors
+    tracemalloc.start()
+    packed = tensors[NAME]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < packed.num_bytes + 2 * (1 << 16) * 12, "of a piece in each of two threads, 12 bytes a value"
+
+
+@pytest.mark.parametrize("kind", REQUANTISED)
+def test_other_blocks_become_int8_and_say_what_that_cost(tmp_path: Path, kind: GgmlType) -> None:
+    checkpoint, values = written_raw(tmp_path / "m.gguf", kind)
     packed = checkpoint.tensors[NAME]
     assert packed.format == "q8"
-    assert checkpoint.stored_formats[NAME] == kind
+    assert checkpoint.stored_formats[NAME] == kind.name
     measured = np.linalg.norm(packed.dequantize() - values) / np.linalg.norm(values)
     assert checkpoint.requantize_errors == {NAME: pytest.approx(measured, rel=1e-3, abs=1e-7)}
     assert measured < 0.02
@@ -139,12 +193,17 @@ def test_integers_are_no_weights(tmp_path: Path) -> None:
         open_gguf(path)
 
 
+# Where a block has its float16, for those that do not begin with it.
+SCALE_AT = {GgmlType.Q6_K: 208, GgmlType.Q2_K: 80, GgmlType.Q3_K: 108, GgmlType.TQ1_0: 52, GgmlType.TQ2_0: 64}
+HALF_SCALED = [kind for kind in (*EXACT, *REPACKED, *REQUANTISED) if kind not in (GgmlType.MXFP4, GgmlType.NVFP4)]
+
+
 @pytest.mark.parametrize("scale", ["007e", "017d", "007c"], ids=["quiet", "signalling", "infinite"])
-@pytest.mark.parametrize("kind", [GgmlType.Q4_0, GgmlType.Q4_1, GgmlType.Q8_0, GgmlType.Q4_K, GgmlType.Q6_K])
+@pytest.mark.parametrize("kind", [kind for kind in HALF_SCALED if kind.name[0] in "QIT" and kind != GgmlType.IQ1_M])
 def test_a_block_whose_scale_is_no_number_is_refused(tmp_path: Path, kind: GgmlType, scale: str) -> None:
     path = tmp_path / "m.gguf"
     blocks = random_blocks(kind, WIDE.intermediate_size, WIDE.hidden_size)
-    scale_at = 208 if kind == GgmlType.Q6_K else 0
+    scale_at = SCALE_AT.get(kind, 0)
     blocks[50, scale_at : scale_at + 2] = golden(scale)
     write_gguf(path, WIDE, kinds={NAME: kind}, raw={NAME: blocks})
     with pytest.raises(CheckpointError, match=r"m\.gguf: tensor 'blk\.1\.ffn_gate\.weight' holds values .* not finite"):
