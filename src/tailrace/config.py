@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.levels.config import LevelsConfig
+from tailrace.weights.precision import AS_STORED, KvCacheDtype, Precision
 
 __all__ = ["EngineConfig", "KvCacheDtype", "KvEventsConfig", "ModelSource", "ServeConfig", "WarmConfig"]
-
-KvCacheDtype = Literal["bf16", "int8", "fp8_e4m3", "f32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +15,7 @@ class ModelSource:
     """Which model: a GGUF file, a Hugging Face directory, a hub id, tiny-deepseek; None or "default": the embedded."""
 
     model: str | None = None
-    quantize: Literal["int8", "int4"] | None = None
+    quantize: Precision = AS_STORED
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from tailrace.app import LoadedModel, build_service, load_model, start_engine
@@ -30,6 +30,7 @@ from tailrace.service.api import (
 )
 from tailrace.types import FinishReason, SamplingParams
 from tailrace.weights.load import open_checkpoint
+from tailrace.weights.precision import Precision, Quantize
 
 __all__ = ["Completion", "Engine", "Options", "TextStream"]
 
@@ -93,6 +94,7 @@ class Engine:
     """A loaded model. Close it, or use it as a context manager; what is left open is closed when the program ends.
 
     `model`: a GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; None is the embedded default model.
+    `quantize`: how wide weights are kept, in the words of `tailrace serve --quantize`: "int4,head=int8,kv=int8".
     `levels`: where keys and values are kept besides its own memory; nowhere unless asked for.
     """
 
@@ -100,13 +102,15 @@ class Engine:
         self,
         model: str | None = None,
         *,
-        quantize: Literal["int8", "int4"] | None = None,
+        quantize: Quantize = None,
         config: EngineConfig | None = None,
         levels: LevelsConfig | None = None,
     ) -> None:
         config = config or EngineConfig()
-        config = replace(config, classes=config.classes.patient)
-        checkpoint = open_checkpoint(model, quantize=quantize)
+        precision = Precision.of(quantize)
+        kv_cache_dtype = precision.settle_kv(config.kv_cache_dtype)
+        config = replace(config, classes=config.classes.patient, kv_cache_dtype=kv_cache_dtype)
+        checkpoint = open_checkpoint(model, quantize=precision)
         loaded = load_model(checkpoint, config)
         self.is_closed = False
         self._loop = asyncio.new_event_loop()

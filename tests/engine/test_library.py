@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tailrace import Engine, EngineConfig, LevelsConfig
-from tailrace.errors import ContextTooLong, EngineError, InvalidRequest, UnavailableError
+from tailrace.errors import ContextTooLong, EngineError, InvalidRequest, SetupError, UnavailableError
 from tailrace.types import FinishReason
 
 CHAT = [{"role": "user", "content": "Name the capital city of France."}]
@@ -33,6 +34,19 @@ def test_blocks_on_disk_outlive_an_engine(tmp_path: Path) -> None:
             (answer,) = engine.generate("One, two, three. " * 20, max_tokens=4, temperature=0.0)
             usages.append(answer.usage)
     assert [usage.cached_tokens for usage in usages] == [0, (usages[1].prompt_tokens - 1) // 16 * 16]
+
+
+def test_each_class_of_weights_and_the_cache_are_kept_as_wide_as_asked_for() -> None:
+    config = EngineConfig(max_model_tokens=128, kv_memory_bytes=8 << 20)
+    words = "float,experts=int4,kv=int8"
+    answers = []
+    with Engine("tiny-deepseek", config=config, quantize=words) as engine:
+        answers = engine.generate("Once upon a time", max_tokens=4, temperature=0.0)
+    assert answers[0].usage.completion_tokens == 4
+    with pytest.raises(SetupError, match=r"kv=int8 .*f32 differ"):
+        Engine("tiny-deepseek", config=replace(config, kv_cache_dtype="f32"), quantize=words)
+    with pytest.raises(SetupError, match="this model has no head of its own"):
+        Engine(config=config, quantize="int4,head=int8")
 
 
 def test_a_batch_comes_back_in_order(engine: Engine) -> None:

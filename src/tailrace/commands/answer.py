@@ -13,6 +13,7 @@ from tailrace.bench.server import Prompt, Server, StreamRequest
 from tailrace.commands.download import fetch_default_model
 from tailrace.commands.waiting import waiting
 from tailrace.errors import EngineError, SetupError
+from tailrace.weights.precision import Precision
 
 __all__ = ["Answer", "Answerer", "Sampling", "open_answerer"]
 
@@ -130,14 +131,18 @@ class _Local:
 
 
 @contextmanager
-def open_answerer(model: str | None, url: str | None, api_key: str | None) -> Iterator[Answerer]:
+def open_answerer(
+    model: str | None, url: str | None, api_key: str | None, quantize: Precision | None = None
+) -> Iterator[Answerer]:
     """A server's model where there is a URL, else a model loaded here. Raises TailraceError."""
     if url is not None:
+        if quantize is not None:
+            raise SetupError("--quantize is of a model that is loaded here: the server at --url has loaded its own")
         yield _Remote(Server(Address.parse(url, api_key)), model)
         return
     fetch_default_model(model)
     with waiting("Loading the model"):
-        engine = tailrace.Engine(model)
+        engine = tailrace.Engine(model, quantize=quantize)
     with engine:
         yield _Local(engine)
 

@@ -8,6 +8,7 @@ from cyclopts.types import NonNegativeFloat, NormFloat, PositiveInt
 
 from tailrace.commands.answer import Sampling, open_answerer
 from tailrace.commands.conversation import Conversation
+from tailrace.commands.precision import PrecisionWords
 from tailrace.commands.screen import Screen
 
 __all__ = ["chat"]
@@ -26,6 +27,7 @@ def run(
     model: str | None = None,
     /,
     *,
+    quantize: PrecisionWords | None = None,
     url: str | None = None,
     api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
     system: str | None = None,
@@ -40,6 +42,8 @@ def run(
     ----------
     model
         A GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; with --url, a name [the default model].
+    quantize
+        As for 'tailrace serve', of a model that is loaded here.
     url
         Ask this server instead of loading the model here.
     api_key
@@ -56,5 +60,5 @@ def run(
         Repeats a random choice.
     """
     screen = Screen(is_interactive=sys.stdin.isatty() and sys.stdout.isatty())
-    with open_answerer(model, url, api_key) as answerer:
+    with open_answerer(model, url, api_key, quantize) as answerer:
         Conversation(answerer, Sampling(max_tokens, temperature, top_p, seed), system, screen).run()

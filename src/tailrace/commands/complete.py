@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from cyclopts.types import NonNegativeFloat, NormFloat, PositiveInt
 
 from tailrace.commands.answer import Sampling, open_answerer
+from tailrace.commands.precision import PrecisionWords
 from tailrace.errors import SetupError
 
 __all__ = ["complete"]
@@ -29,6 +30,7 @@ def run(
     *,
     suffix: str | None = None,
     model: str | None = None,
+    quantize: PrecisionWords | None = None,
     url: str | None = None,
     api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
     max_tokens: PositiveInt = 128,
@@ -47,6 +49,8 @@ def run(
         Fill the middle: continue the text up to this one. For code models that can.
     model
         A GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; with --url, a name [the default model].
+    quantize
+        As for 'tailrace serve', of a model that is loaded here.
     url
         Ask this server instead of loading the model here.
     api_key
@@ -63,7 +67,7 @@ def run(
         Write the whole answer, its counts and times as JSON instead of streaming it.
     """
     prompt = _read() if text is None else text
-    with open_answerer(model, url, api_key) as answerer:
+    with open_answerer(model, url, api_key, quantize) as answerer:
         sampling = Sampling(max_tokens, temperature, top_p, seed, suffix)
         answer = answerer.answer(prompt, sampling, _ignore if json else _write)
     if json:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 from cyclopts import App
@@ -12,6 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from tailrace.commands.download import fetch_default_model
+from tailrace.commands.precision import PrecisionWords
 from tailrace.commands.quantity import format_bytes
 from tailrace.errors import ModelError
 from tailrace.models.config import MixtureConfig
@@ -19,13 +19,15 @@ from tailrace.service.tokenizer import Tokenizer
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.inspection import ModelReport, inspect_checkpoint
 from tailrace.weights.load import open_checkpoint
+from tailrace.weights.precision import Precision
 from tailrace.weights.tensor_classes import TensorClass
 
 __all__ = ["inspect"]
 
 inspect = App(
     name="inspect",
-    help_epilogue="Examples:\n  tailrace inspect\n  tailrace inspect ./model.gguf --json",
+    help_epilogue="Examples:\n  tailrace inspect\n  tailrace inspect ./model.gguf --json\n"
+    "  tailrace inspect owner/name --quantize int4,attention=int8,kv=int8",
 )
 
 
@@ -35,7 +37,7 @@ def run(
     /,
     *,
     context: PositiveInt | None = None,
-    quantize: Literal["int8", "int4"] | None = None,
+    quantize: PrecisionWords | None = None,
     json: bool = False,
 ) -> None:
     """Show what a model file holds and what it needs.
@@ -47,18 +49,23 @@ def run(
     context
         Tokens of the context to give memory for [all that the model can take].
     quantize
-        As for 'tailrace serve': shows sizes and errors after it.
+        How wide weights are kept in memory: int8 or int4 narrows what is wider, float is what the file has, exactly.
+        Classes by name, such as int4,head=int8,attention=float: attention, dense, experts, shared, index, head, embed;
+        kv=int8 is how keys and values are kept. A class that the model lacks is refused [as in the file; under int4, 8
+        bits for head and embed; routers and norms never narrowed].
     json
         Write JSON.
     """
+    precision = Precision.of(quantize)
     fetch_default_model(model)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("Reading tensors", total=None)
-        checkpoint = open_checkpoint(model, quantize=quantize)
+        checkpoint = open_checkpoint(model, quantize=precision)
         report = inspect_checkpoint(
             checkpoint,
             context_tokens=context,
+            precision=precision,
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
     refusal = _tokenizer_refusal(checkpoint)
@@ -67,7 +74,7 @@ def run(
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
     else:
         Console(highlight=False, markup=False).print(
-            Group(_overview(report, refusal), "", _kv_costs(report), "", _tensors(report))
+            Group(_overview(report, refusal), "", _kv_costs(report), "", _classes(report), "", _tensors(report))
         )
 
 
@@ -163,6 +170,25 @@ def _kv_costs(report: ModelReport) -> Table:
     return table
 
 
+def _classes(report: ModelReport) -> Table:
+    """What `--quantize` decides, class by class, and what that comes to."""
+    title = f"--quantize {report.quantize}" if report.quantize else "--quantize"
+    table = Table(title, "stored", "in memory", "bytes", "error", box=None, padding=(0, 2, 0, 0))
+    table.columns[3].justify = table.columns[4].justify = "right"
+    for part in report.classes:
+        stored = ", ".join(sorted({stored for stored, _, _ in part.formats}))
+        loaded = ", ".join(sorted({loaded for _, loaded, _ in part.formats}))
+        table.add_row(part.name, stored, loaded, format_bytes(part.bytes), _error(part))
+    kv = f"kv of {report.context_tokens:,} tokens"
+    table.add_row(kv, "", report.kv_cache_dtype, format_bytes(report.kv_bytes_at_context), "")
+    table.add_row("total", "", "", format_bytes(report.memory_bytes), "")
+    return table
+
+
+def _error(part: TensorClass) -> str:
+    return "" if part.requantize_error is None else f"{part.requantize_error:.2%}"
+
+
 def _tensors(report: ModelReport) -> Table:
     table = Table("tensors", "count", "parameters", "in memory", "format", "error", box=None, padding=(0, 2, 0, 0))
     for column in table.columns[1:4]:
@@ -174,7 +200,7 @@ def _tensors(report: ModelReport) -> Table:
             f"{part.parameters:,}",
             format_bytes(part.bytes),
             _formats(part),
-            "" if part.requantize_error is None else f"{part.requantize_error:.2%}",
+            _error(part),
         )
     return table
 

@@ -16,6 +16,7 @@ from tailrace.commands.directory import Directory
 from tailrace.commands.download import fetch_default_model
 from tailrace.commands.keys import read_admin_key, read_api_key
 from tailrace.commands.loading import LoadingBar
+from tailrace.commands.precision import PrecisionWords
 from tailrace.commands.quantity import ByteCount, ByteCountOrAuto
 from tailrace.config import EngineConfig, KvCacheDtype, KvEventsConfig, ModelSource, ServeConfig, WarmConfig
 from tailrace.engine.board import MAX_WORKERS
@@ -27,6 +28,7 @@ from tailrace.levels.config import DISK_BYTES, HOST_DIRECTORY, LevelsConfig
 from tailrace.loading import PlannedModel
 from tailrace.serving import run as serving
 from tailrace.serving.shared import Places
+from tailrace.weights.precision import Precision
 
 __all__ = ["serve"]
 
@@ -73,7 +75,7 @@ def run(
     block_tokens: PositiveInt = 16,
     threads: PositiveInt | None = None,
     backend: Literal["auto", "cpu", "reference"] = "auto",
-    quantize: Literal["int8", "int4"] | None = None,
+    quantize: PrecisionWords | None = None,
     kv_host: ByteCountOrAuto = "auto",
     kv_host_directory: Directory = HOST_DIRECTORY,
     kv_disk: Directory | None = None,
@@ -152,7 +154,10 @@ def run(
     backend
         What computes; reference is the slow specification, for checking and not for serving.
     quantize
-        Store wider matrices in fewer bits while loading.
+        How wide weights are kept in memory: int8 or int4 narrows what is wider, float is what the file has, exactly.
+        Classes by name, such as int4,head=int8,attention=float: attention, dense, experts, shared, index, head, embed;
+        kv=int8 is --kv-cache-dtype. A class that the model lacks is refused [as in the file; under int4, 8 bits for
+        head and embed; routers and norms never narrowed].
     kv_host
         Shared memory that keeps KV blocks beyond this server's life, such as 512MiB; 0 for none. auto takes no more
         than --kv-memory, a quarter of what is free, and 1GiB.
@@ -197,6 +202,8 @@ def run(
     api_key = None if api_keys is not None else read_api_key()
     has_keys = api_keys is not None or api_key is not None
     check_exposure(host, has_keys=has_keys, is_insecure=insecure)
+    precision = Precision.of(quantize)
+    kv_cache_dtype = precision.settle_kv(kv_cache_dtype)
     fetch_default_model(model)
     engine = EngineConfig(
         backend=backend,
@@ -217,7 +224,7 @@ def run(
     warming = WarmConfig(warm, warm_state, warm_tokens)
     disk_bytes = kv_disk_size or DISK_BYTES
     levels = LevelsConfig(kv_host, kv_disk, disk_bytes, _redis_url(kv_redis), kv_ttl, kv_host_directory)
-    source = ModelSource(model, quantize)
+    source = ModelSource(model, precision)
     serving.serve(
         ServeConfig(
             source,

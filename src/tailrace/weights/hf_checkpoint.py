@@ -13,10 +13,11 @@ from tailrace.weights.hf_config import read_config
 from tailrace.weights.hf_tensors import find_tensor
 from tailrace.weights.hf_text import read_json, read_text
 from tailrace.weights.layer_settings import LayerSettings
-from tailrace.weights.lazy import Quantize, lazy_tensors
+from tailrace.weights.lazy import lazy_tensors
 from tailrace.weights.mapped import by_file
 from tailrace.weights.mtp import is_mtp_tensor, num_mtp_layers
 from tailrace.weights.names import HUGGING_FACE_NAMES
+from tailrace.weights.precision import Precision, Quantize
 from tailrace.weights.safetensors import SafetensorsTensor, read_safetensors
 from tailrace.weights.scheme import SETTINGS, read_scheme
 from tailrace.weights.stored import FileTensors
@@ -32,15 +33,16 @@ _HEAD = HUGGING_FACE_NAMES["head"].removesuffix("weight")  # of a quantised one,
 _IGNORED = ("lm_head.weight", ".rotary_emb.inv_freq")  # a tied head saved twice; frequencies, which we compute
 
 
-def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bool = False) -> Checkpoint:
+def open_directory(directory: Path, quantize: Quantize = None, *, mtp: bool = False) -> Checkpoint:
     """Open a model directory. Raises CheckpointError or UnsupportedModel naming file, tensor or setting."""
+    precision = Precision.of(quantize)
     settings = read_json(directory / "config.json")
     in_files = _read_tensors(directory)
     config = read_config(settings, has_head=any(name.startswith(_HEAD) for name in in_files))
     found = FileTensors(str(directory), read_scheme(settings).compose(in_files))
     config = replace(config, num_mtp_layers=num_mtp_layers(found, HUGGING_FACE_NAMES, config.num_layers))
     is_unused = partial(_is_unused, config=config)
-    tensors = lazy_tensors(found, config, find_tensor, _LAYERS, is_unused=is_unused, quantize=quantize, mtp=mtp)
+    tensors = lazy_tensors(found, config, find_tensor, _LAYERS, is_unused=is_unused, precision=precision, mtp=mtp)
     files = by_file((tensor.file, (tensor.begin, tensor.end)) for tensor in in_files.values())
     scheme = repr(settings.values.get(SETTINGS, "")).encode()  # the same codes stand for other values under another
     text = read_text(directory, settings, config.vocab_size)
@@ -49,7 +51,7 @@ def open_directory(directory: Path, quantize: Quantize | None = None, *, mtp: bo
         source=directory,
         config=config,
         tensors=tensors,
-        fingerprint=fingerprint(files, [repr(config).encode(), (quantize or "").encode(), scheme]),
+        fingerprint=fingerprint(files, [repr(config).encode(), tensors.precision_words.encode(), scheme]),
         tokenizer=directory / "tokenizer.json",
         chat_template=text.chat_template,
         bos_id=text.bos_id,

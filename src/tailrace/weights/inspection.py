@@ -1,6 +1,6 @@
 """What `tailrace inspect` says about a checkpoint: sizes, formats, memory. Data only; showing it is another's work."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
@@ -8,15 +8,24 @@ from typing import Any
 from tailrace.errors import SetupError
 from tailrace.models.config import LatentConfig, MixtureConfig, ModelConfig, RopeScaling, SparseConfig
 from tailrace.models.registry import build_program
+from tailrace.ops.program import Program
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.expected import expected_shapes
 from tailrace.weights.kv_costs import KvCost, kv_costs
 from tailrace.weights.names import tensor_class
-from tailrace.weights.tensor_classes import TensorClass, is_mtp_loaded, tensor_classes
+from tailrace.weights.precision import AS_STORED, KvCacheDtype, Precision
+from tailrace.weights.tensor_classes import (
+    TensorClass,
+    by_precision_class,
+    by_role,
+    is_mtp_loaded,
+    loaded_tensors,
+)
 
 __all__ = ["ModelReport", "inspect_checkpoint"]
 
-_KV_VALUE_BYTES = 2  # bf16
+_USUAL_KV: KvCacheDtype = "bf16"
+_USUAL_KV_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,8 @@ class ModelReport:
     active_parameters: int  # read for a token: the chosen experts, and of the embedding a row
     stored_bytes: int
     weight_bytes: int
-    kv_bytes_per_token: int  # 16 bit
+    kv_cache_dtype: KvCacheDtype
+    kv_bytes_per_token: int  # in that format
     kv_costs: tuple[KvCost, ...]
     context_tokens: int
     kv_tokens_at_context: int  # of them, whose keys and values are held at once
@@ -56,6 +66,8 @@ class ModelReport:
     num_mixture_layers: int
     num_mtp_layers: int  # in the files
     is_mtp_loaded: bool
+    quantize: str  # the precision in words, without what is usual; empty: as stored
+    classes: tuple[TensorClass, ...]  # as `--quantize` knows them
     tensors: tuple[TensorClass, ...]
 
     @property
@@ -72,32 +84,35 @@ def inspect_checkpoint(
     checkpoint: Checkpoint,
     *,
     context_tokens: int | None = None,
+    precision: Precision = AS_STORED,
     progress: Callable[[int, int], None] | None = None,
 ) -> ModelReport:
     """Read every tensor that is converted once, for what that costs; `progress` is told tensors done and in all.
 
-    Memory for KV is given at `context_tokens`, by default the whole context. Raises SetupError when that is out
-    of range, CheckpointError when a tensor is damaged.
+    Memory for KV is given at `context_tokens`, by default the whole context. `precision` is what it was opened with.
+    Raises SetupError when the context is out of range, CheckpointError when a tensor is damaged.
     """
     config = checkpoint.config
     context_tokens = config.max_model_tokens if context_tokens is None else context_tokens
     if not 1 <= context_tokens <= config.max_model_tokens:
         raise SetupError(f"the context of {checkpoint.name} is 1 to {config.max_model_tokens} tokens")
-    classes = tensor_classes(checkpoint, progress)
+    tensors = list(loaded_tensors(checkpoint, progress))
     kv_tokens = _kv_tokens(config, context_tokens)
     program = build_program(config)
-    kv_bytes = program.kv_values_per_token * _KV_VALUE_BYTES
+    costs = kv_costs(program, checkpoint.fingerprint)
+    kv_bytes = _kv_bytes(program, costs, precision.kv)
     return ModelReport(
         name=checkpoint.name,
         source=str(checkpoint.source),
         architecture=config.architecture,
         fingerprint=checkpoint.fingerprint,
-        parameters=sum(part.parameters for part in classes),
+        parameters=sum(tensor.parameters for tensor in tensors),
         active_parameters=_active_parameters(config),
         stored_bytes=checkpoint.stored_bytes,
-        weight_bytes=sum(part.bytes for part in classes),
+        weight_bytes=sum(tensor.bytes for tensor in tensors),
+        kv_cache_dtype=precision.kv or _USUAL_KV,
         kv_bytes_per_token=kv_bytes,
-        kv_costs=kv_costs(program, checkpoint.fingerprint),
+        kv_costs=costs,
         context_tokens=context_tokens,
         kv_tokens_at_context=kv_tokens,
         kv_bytes_at_context=kv_bytes * kv_tokens,
@@ -121,8 +136,16 @@ def inspect_checkpoint(
         num_mixture_layers=sum(_is_mixture(config, layer) for layer in range(config.num_layers)),
         num_mtp_layers=config.num_mtp_layers,
         is_mtp_loaded=is_mtp_loaded(checkpoint),
-        tensors=classes,
+        quantize=str(precision),
+        classes=by_precision_class(tensors),
+        tensors=by_role(tensors),
     )
+
+
+def _kv_bytes(program: Program, costs: Sequence[KvCost], kv: KvCacheDtype | None) -> int:
+    """Of one token: in the usual format its values alone, in one that was asked for as they lie in memory."""
+    asked = {cost.kv_cache_dtype: cost.bytes_per_token for cost in costs}
+    return program.kv_values_per_token * _USUAL_KV_BYTES if kv is None else asked[kv]
 
 
 def _num_sliding(config: ModelConfig) -> int:

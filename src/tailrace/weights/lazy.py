@@ -1,8 +1,7 @@
 """The tensors of a checkpoint by our names: read, converted and checked one at a time, when asked for, and not kept."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
@@ -12,19 +11,16 @@ from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
 from tailrace.weights.expected import expected_shapes
 from tailrace.weights.layer_settings import LayerSettings
 from tailrace.weights.mtp import mtp_shapes
-from tailrace.weights.names import tensor_class
-from tailrace.weights.quantize import quantize_rows
+from tailrace.weights.precision import Precision, precision_class
+from tailrace.weights.quantize import Mode, quantize_rows
 from tailrace.weights.stored import FileTensors, MissingTensor, Shape, StoredTensor
 
-__all__ = ["ALWAYS_INT8", "NEVER_QUANTIZED", "FindTensor", "LazyTensors", "Quantize", "lazy_tensors"]
+__all__ = ["FindTensor", "LazyTensors", "lazy_tensors"]
 
-Quantize = Literal["int8", "int4"]
 FindTensor = Callable[[FileTensors, ModelConfig, str, Shape], StoredTensor]  # the tensor of our name, and its shape
 
 _BITS: dict[WeightFormat, int] = {"f32": 32, "f16": 16, "bf16": 16, "q8": 8, "q4": 4}
-_QUANTIZED_BITS: dict[Quantize, int] = {"int8": 8, "int4": 4}
-ALWAYS_INT8 = frozenset({"embed", "head"})  # 4 bits there cost more quality than they save
-NEVER_QUANTIZED = frozenset({"router", "index.weights"})  # small, and what they decide is decided by small differences
+_QUANTIZED_BITS: dict[Mode, int] = {"int8": 8, "int4": 4}
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class LazyTensors(Mapping[str, PackedTensor]):
     """Our names -> packed tensors. `errors` collects the relative RMS error of what had to be quantised."""
 
     stored: Mapping[str, StoredTensor]
-    quantize: Quantize | None
+    precision: Precision
     errors: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> PackedTensor:
@@ -46,6 +42,11 @@ class LazyTensors(Mapping[str, PackedTensor]):
         stored.release()
         return packed
 
+    @property
+    def precision_words(self) -> str:
+        """The precision of these tensors in words, the same for all that come to the same here."""
+        return self.precision.weight_words(_classes(self.stored))
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored)
 
@@ -54,23 +55,22 @@ class LazyTensors(Mapping[str, PackedTensor]):
 
     @property
     def float_matrices(self) -> dict[str, WeightFormat]:
-        """The matrices that stay what they are in the file, where that is floats."""
+        """The matrices that are floats in memory, and how wide: as in the file, or float32 for other codes."""
         found: dict[str, WeightFormat] = {}
         for name, stored in self.stored.items():
-            if len(stored.shape) == 2 and self._mode(name, stored) is None and stored.format in ("f32", "f16", "bf16"):
-                found[name] = stored.format
+            format_ = stored.format or "f32"
+            if len(stored.shape) == 2 and self._mode(name, stored) is None and format_ in ("f32", "f16", "bf16"):
+                found[name] = format_
         return found
 
-    def _mode(self, name: str, stored: StoredTensor) -> Quantize | None:
+    def _mode(self, name: str, stored: StoredTensor) -> Mode | None:
         """How to quantise on the way in; None: the tensor stays as it is."""
-        if len(stored.shape) != 2 or stored.shape[1] % GROUP or tensor_class(name) in NEVER_QUANTIZED:
+        width = self.precision.width(precision_class(name))
+        if width == "float" or len(stored.shape) != 2 or stored.shape[1] % GROUP:
             return None
-        mode = self.quantize
-        if mode == "int4" and tensor_class(name) in ALWAYS_INT8:
-            mode = "int8"
         if stored.format is None:
-            return mode or "int8"
-        return mode if mode and _QUANTIZED_BITS[mode] < _BITS[stored.format] else None
+            return width or "int8"
+        return width if width and _QUANTIZED_BITS[width] < _BITS[stored.format] else None
 
 
 def lazy_tensors(
@@ -80,16 +80,17 @@ def lazy_tensors(
     settings: LayerSettings,
     *,
     is_unused: Callable[[str], bool],
-    quantize: Quantize | None,
+    precision: Precision,
     mtp: bool,
 ) -> LazyTensors:
     """Match the tensors in `files` with what `config` asks for: all there, of the right shape, of a readable type.
 
     A tensor that nobody reads is refused, but for names that `is_unused` knows: the model would run without it, and
     answer wrongly. Complaints name those of the `settings` that ask for something else. `mtp` asks for the weights of
-    multi-token prediction too.
+    multi-token prediction too. A class that `precision` names and the model lacks is refused.
     """
     shapes = _shapes(files.source, config, mtp)
+    precision.check_named(_classes(shapes), files.source)
     try:
         stored = {name: find(files, config, name, shape) for name, shape in shapes.items()}
     except MissingTensor as error:
@@ -100,7 +101,11 @@ def lazy_tensors(
             raise UnsupportedModel(
                 f"{files.source}: tensor {name!r} has no place in a {config.architecture} model{reason}"
             )
-    return LazyTensors(stored, quantize)
+    return LazyTensors(stored, precision)
+
+
+def _classes(names: Iterable[str]) -> set[str]:
+    return {precision_class(name) for name in names}
 
 
 def _shapes(source: str, config: ModelConfig, mtp: bool) -> dict[str, Shape]:

@@ -9,7 +9,7 @@ from tailrace.weights.default_model import DEFAULT_MODEL_NAME, default_model_pat
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.hub import hub_directory, is_hub_id
-from tailrace.weights.lazy import Quantize
+from tailrace.weights.precision import Precision, Quantize
 from tailrace.weights.tiny_deepseek import TINY_DEEPSEEK_NAME, tiny_deepseek_path
 from tailrace.weights.wheel import Progress
 
@@ -17,14 +17,15 @@ __all__ = ["open_checkpoint"]
 
 
 def open_checkpoint(
-    model: str | None, *, quantize: Quantize | None = None, mtp: bool = False, progress: Progress | None = None
+    model: str | None, *, quantize: Quantize = None, mtp: bool = False, progress: Progress | None = None
 ) -> Checkpoint:
     """Open what `model` names; None or "default" is the embedded model, "tiny-deepseek" the one in the package.
 
-    `quantize` converts matrices wider than it on the way in; embedding and head stay at 8 bit, routers as they are.
+    `quantize` says how wide each class of weights is kept, as `Precision` or in its words: "int4,head=int8".
     `mtp` loads the weights for multi-token prediction too. `progress` follows the download of the default model.
     Raises CheckpointError, UnsupportedModel or SetupError, in one line.
     """
+    quantize = Precision.of(quantize)  # what is wrong with it is said before a download
     if model is None or model == "default":
         return dataclasses.replace(open_gguf(default_model_path(progress), quantize, mtp=mtp), name=DEFAULT_MODEL_NAME)
     if model == TINY_DEEPSEEK_NAME:
@@ -48,7 +49,7 @@ def _existing(model: str) -> Path | None:
         raise SetupError(f"model {model[:200]!r} cannot be looked at: {error}") from error
 
 
-def _open_directory(path: Path, quantize: Quantize | None, mtp: bool) -> Checkpoint:
+def _open_directory(path: Path, quantize: Quantize, mtp: bool) -> Checkpoint:
     """A directory that holds one GGUF file and no config is taken for that file."""
     if (path / "config.json").is_file():
         return open_directory(path, quantize, mtp=mtp)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailrace.errors import CheckpointError
 from tailrace.ops.packed import GROUP, PackedTensor, quantize_int4, quantize_int8
 
-__all__ = ["quantize_rows"]
+__all__ = ["Mode", "quantize_rows"]
 
 _CHUNK_VALUES = 1 << 16  # with what is computed from them, they stay in the second-level cache
 _MEASURED_CHUNKS = 64

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
-from tailrace.weights.lazy import ALWAYS_INT8, NEVER_QUANTIZED
 from tailrace.weights.names import tensor_class
+from tailrace.weights.precision import Precision, precision_class
 
-__all__ = ["FORMATS", "SyntheticFormat", "SyntheticTensors", "synthetic_format"]
+__all__ = ["SyntheticFormat", "SyntheticTensors", "synthetic_format"]
 
 SyntheticFormat = Literal["bf16", "int8", "int4"]
-FORMATS: Mapping[SyntheticFormat, WeightFormat] = {"bf16": "bf16", "int8": "q8", "int4": "q4"}
 
 _LOUD_NORMS = frozenset({"attention_norm", "mlp_norm", "norm"})
 _LOUD_EVERY, _LOUDNESS = 3 * GROUP, 12.0
@@ -39,11 +38,12 @@ _BF16_DEVIATION = sqrt(7 / 3)  # of numbers in 1..2
 
 def synthetic_format(name: str, shape: tuple[int, ...], wanted: SyntheticFormat) -> WeightFormat:
     """How a tensor is packed: as `--quantize` would pack that of a file."""
-    if len(shape) == 1 or tensor_class(name) in NEVER_QUANTIZED:
+    width = Precision.parse("int8" if wanted == "bf16" else wanted).width(precision_class(name))
+    if len(shape) == 1 or width == "float":
         return "f32"
-    if shape[1] % GROUP:
+    if shape[1] % GROUP or wanted == "bf16":
         return "bf16"
-    return "q8" if wanted == "int4" and name in ALWAYS_INT8 else FORMATS[wanted]
+    return "q8" if width == "int8" else "q4"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from tailrace.commands.answer import Answer, Sampling, open_answerer
 from tailrace.errors import EngineError, SetupError
 from tailrace.service.api import Usage
 from tailrace.types import FinishReason
+from tailrace.weights.precision import Precision
 from tests.unit.bench.scripted import (
     Asked,
     Script,
@@ -70,7 +71,7 @@ class FakeEngine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     engine = FakeEngine()
-    monkeypatch.setattr(tailrace, "Engine", lambda _model: engine, raising=False)
+    monkeypatch.setattr(tailrace, "Engine", lambda _model, quantize: engine, raising=False)
     monkeypatch.setattr(answers, "fetch_default_model", lambda _model: None)
     return engine
 
@@ -91,6 +92,14 @@ def test_a_model_in_this_process_streams_text_and_tells_its_counts(engine: FakeE
     assert answer.decode_s > 0
     assert engine.asked == [(HELLO, {"max_tokens": 5, "temperature": 0.0, "seed": 3})]
     assert engine.is_closed
+
+
+def test_a_model_of_a_server_is_not_narrowed_here() -> None:
+    with (
+        pytest.raises(SetupError, match=r"--quantize is of a model that is loaded here"),
+        open_answerer(None, "http://127.0.0.1:1", None, Precision.parse("int8")),
+    ):
+        pass
 
 
 def test_an_answer_without_text_is_an_answer(engine: FakeEngine) -> None:

@@ -13,10 +13,13 @@ from tailrace.ops.program import Routing
 from tailrace.weights.checkpoint import GgufVocabulary
 from tailrace.weights.inspection import ModelReport
 from tailrace.weights.kv_costs import KvCost
+from tailrace.weights.precision import Precision
 from tailrace.weights.tensor_classes import TensorClass
 
 GATE = TensorClass("gate", 2, 4096, 2048, (("Q4_1", "q4", 1), ("Q6_K", "q8", 1)), 0.0123)
 NORM = TensorClass("norm", 1, 64, 256, (("f32", "f32", 1),), None)
+DENSE = replace(GATE, name="dense")
+NORMS = replace(NORM, name="norms")
 REPORT = ModelReport(
     name="tiny",
     source="/models/tiny.gguf",
@@ -26,6 +29,7 @@ REPORT = ModelReport(
     active_parameters=4000,
     stored_bytes=2304,
     weight_bytes=3 << 20,
+    kv_cache_dtype="bf16",
     kv_bytes_per_token=512,
     kv_costs=(KvCost("bf16", 512, 0.0012), KvCost("int8", 1288, None)),
     context_tokens=2048,
@@ -51,6 +55,8 @@ REPORT = ModelReport(
     num_mixture_layers=0,
     num_mtp_layers=0,
     is_mtp_loaded=False,
+    quantize="int8",
+    classes=(DENSE, NORMS),
     tensors=(GATE, NORM),
 )
 
@@ -90,7 +96,7 @@ def test_a_model_is_shown_with_its_sizes_and_what_it_needs(
     assert main(["inspect", "tiny.gguf", "--context", "2048", "--quantize", "int8"]) == 0
 
     shown = capsys.readouterr()
-    assert opened == [{"model": "tiny.gguf", "quantize": "int8", "context_tokens": 2048}]
+    assert opened == [{"model": "tiny.gguf", "quantize": Precision.parse("int8"), "context_tokens": 2048}]
     for expected in (
         "llama, 2 layers, 4,160 parameters",
         "KV per token         512 bytes",
@@ -99,6 +105,11 @@ def test_a_model_is_shown_with_its_sizes_and_what_it_needs(
         "KV of 2,048 tokens   1.0 MiB",
         "memory needed        4.0 MiB for one request of that length",
         "1 Q4_1 -> q4, 1 Q6_K -> q8",
+        "--quantize int8  stored      in memory  bytes    error",
+        "dense            Q4_1, Q6_K  q4, q8     2.0 KiB  1.23%",
+        "norms            f32         f32        256 bytes",
+        "kv of 2,048 tokens           bf16       1.0 MiB",
+        "total                                   4.0 MiB",
         "1.23%",
     ):
         assert " ".join(expected.split()) in " ".join(shown.out.split())

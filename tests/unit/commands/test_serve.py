@@ -14,6 +14,7 @@ from tailrace.levels.config import LevelsConfig
 from tailrace.serving.shared import Places
 from tailrace.weights.counted import LoadProgress
 from tailrace.weights.load import open_checkpoint
+from tailrace.weights.precision import Precision
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
         "serve ./m.gguf --host 0.0.0.0 --port 8123 --shm here --name mine --max-model-tokens 2048 --max-running 8 "
         "--budget-tokens 256 --chunk-tokens 32 --max-queued 99 --max-tenant-requests 7 --drain-timeout 2.5 "
         "--keep-alive 5 --stall-timeout 7 --kv-memory 1.5GiB --kv-cache-dtype f32 --block-tokens 32 --threads 2 "
-        "--backend reference --quantize int8 --warm w.jsonl --warm-state s.jsonl --warm-tokens 0 "
+        "--backend reference --quantize int8,kv=f32 --warm w.jsonl --warm-state s.jsonl --warm-tokens 0 "
         "--kv-host 512MiB --kv-host-directory shared --kv-disk blocks --kv-disk-size 2GiB "
         "--kv-redis redis://cache:6379/1 --kv-ttl 60 "
         "--kv-events tcp://127.0.0.1:5557 --kv-events-topic kv@pod@mine --api-keys keys.jsonl "
@@ -77,7 +78,7 @@ def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
     warm = WarmConfig(Path("w.jsonl"), Path("s.jsonl"), 0)
     levels = LevelsConfig(1 << 29, Path("blocks"), 2 << 30, "redis://cache:6379/1", 60.0, Path("shared"))
     events = KvEventsConfig("tcp://127.0.0.1:5557", "kv@pod@mine")
-    source = ModelSource("./m.gguf", "int8")
+    source = ModelSource("./m.gguf", Precision.parse("int8,kv=f32"))
     keys = Path("keys.jsonl")
     assert served == [
         ServeConfig(
@@ -98,6 +99,30 @@ def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
             cors_origins=("https://a.example", "https://b.example"),
         )
     ]
+
+
+def test_keys_and_values_are_kept_as_the_map_says(served: list[ServeConfig]) -> None:
+    assert main(["serve", "--quantize", "int4,attention=float,kv=int8"]) == 0
+    assert served[0].engine.kv_cache_dtype == "int8"
+    assert served[0].source.quantize == Precision.parse("int4,attention=float,kv=int8")
+
+
+def test_two_widths_for_keys_and_values_are_refused(
+    served: list[ServeConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--quantize", "kv=int8", "--kv-cache-dtype", "bf16"]) == 1
+    assert re.search("kv=int8 .*bf16 differ", capsys.readouterr().err)
+    assert not served
+
+
+def test_words_that_mean_nothing_are_answered_with_those_that_do(
+    served: list[ServeConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--quantize", "int4,heads=int8"]) == 2
+    said = capsys.readouterr().err
+    assert "'heads=int8' is no CLASS=WIDTH" in said
+    assert "attention, dense, experts, shared, index, head, embed, routers, norms" in said
+    assert not served
 
 
 def test_a_server_on_the_network_has_keys_or_is_meant_to_have_none(

@@ -9,6 +9,7 @@ from tailrace.weights import fingerprint as module
 from tailrace.weights.gguf import read_gguf
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
+from tailrace.weights.precision import Precision
 from tests.support.resident import resident_kib
 from tests.unit.weights.model_files import write_directory, write_gguf
 
@@ -40,7 +41,13 @@ def test_one_bit_of_any_weight_changes_it(path: Path, place: float) -> None:
 
 
 def test_quantising_changes_it(path: Path) -> None:
-    assert len({open_gguf(path, mode).fingerprint for mode in (None, "int8", "int4")}) == 3
+    modes = (None, "int8", "int4", "float", "int4,embed=float", "int8,dense=int4")
+    assert len({open_gguf(path, mode).fingerprint for mode in modes}) == len(modes)
+
+
+def test_equal_precisions_have_one_fingerprint_however_they_are_spelt(path: Path) -> None:
+    spellings = ("int4", "int4,embed=int8", "int8,attention=int4,dense=int4", "int4,kv=int8", Precision.parse("int4"))
+    assert len({open_gguf(path, spelling).fingerprint for spelling in spellings}) == 1
 
 
 def test_rope_settings_outside_the_weights_change_it(tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tailrace.errors import SetupError
 from tailrace.models.config import RopeScaling
+from tailrace.ops.packed import quantize_int4
 from tailrace.weights.composed import Stacked
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.inspection import inspect_checkpoint
+from tailrace.weights.precision import CLASSES, Precision, precision_class
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek
 from tests.unit.weights.model_files import TINY, GgmlType, write_directory, write_gguf
 
@@ -71,6 +74,44 @@ def test_formats_and_losses_are_told_by_class(path: Path) -> None:
     assert classes["up"].bytes == 96 * 2 * (20 + 34)
     assert 0 < (classes["up"].requantize_error or 0) < 0.02
     assert classes["embed"].requantize_error is None
+
+
+def test_classes_are_those_of_the_map_with_what_narrowing_them_lost(tmp_path: Path) -> None:
+    values = write_deepseek(tmp_path, DEEPSEEK["V3"], dtype="float16")
+    precision = Precision.parse("int4,attention=int8,shared=float,kv=int8")
+    report = inspect_checkpoint(open_directory(tmp_path, precision), precision=precision)
+    found = {part.name: (part.bytes, {loaded for _, loaded, _ in part.formats}) for part in report.classes}
+    sizes = {name: sum(v.size for tensor, v in values.items() if precision_class(tensor) == name) for name in CLASSES}
+    assert found["experts"] == (sizes["experts"] * 20 // 32, {"q4"})
+    assert found["shared"] == (sizes["shared"] * 2, {"f16"})
+    assert found["embed"] == (sizes["embed"] * 34 // 32, {"q8"})
+    assert list(found) == ["attention", "dense", "experts", "shared", "head", "embed", "routers", "norms"]
+    assert sum(part.bytes for part in report.classes) == report.weight_bytes
+    errors = {part.name: part.requantize_error for part in report.classes}
+    assert errors["shared"] is errors["routers"] is errors["norms"] is None
+    assert 0.05 < (errors["experts"] or 0) < 0.12
+    assert 0.003 < (errors["attention"] or 0) < 0.012
+    assert report.quantize == "int4,attention=int8,shared=float,kv=int8"
+
+
+def test_the_error_of_a_class_is_that_of_all_its_values(path: Path) -> None:
+    values = write_gguf(path)
+    report = inspect_checkpoint(open_gguf(path, "int4"))
+    dense = {name: value for name, value in values.items() if precision_class(name) == "dense"}
+    lost = sum(np.square(quantize_int4(value).dequantize() - value).sum() for value in dense.values())
+    error = np.sqrt(lost / sum(np.square(value).sum() for value in dense.values()))
+    (found,) = (part.requantize_error for part in report.classes if part.name == "dense")
+    assert found == pytest.approx(error, rel=0.05)
+
+
+@pytest.mark.parametrize("kv", ["bf16", "int8", "f32"])
+def test_memory_is_that_of_the_kv_format_that_was_asked_for(path: Path, kv: str) -> None:
+    write_gguf(path)
+    precision = Precision.parse(f"kv={kv}")
+    report = inspect_checkpoint(open_gguf(path, precision), precision=precision)
+    (cost,) = (cost.bytes_per_token for cost in report.kv_costs if cost.kv_cache_dtype == kv)
+    assert (report.kv_cache_dtype, report.kv_bytes_per_token) == (kv, cost)
+    assert report.memory_bytes == report.weight_bytes + 128 * cost
 
 
 @pytest.mark.parametrize(

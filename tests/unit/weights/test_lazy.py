@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from gguf.quants import quantize
 
-from tailrace.errors import CheckpointError
+from tailrace.errors import CheckpointError, SetupError
 from tailrace.models.config import MixtureConfig
 from tailrace.ops.packed import quantize_int4, quantize_int8
 from tailrace.ops.program import Routing
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
-from tailrace.weights.lazy import Quantize
 from tailrace.weights.names import tensor_class
+from tailrace.weights.precision import Quantize
 from tests.support.resident import resident_kib
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek
 from tests.unit.weights.model_files import GgmlType, write_directory, write_gguf
@@ -55,6 +55,36 @@ def test_what_chooses_is_never_quantised(tmp_path: Path, mode: Quantize) -> None
     narrow = {"q8" if mode == "int8" else "q4"}
     for name in ("experts.gate", "experts.down", "shared.up", "q_a", "kv_a", "v_b", "index.k"):
         assert found[name] == narrow, name
+
+
+def test_each_class_is_kept_as_wide_as_it_was_asked_for(tmp_path: Path) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3.2"], dtype="float16")
+    found = formats(open_directory(tmp_path, "int8,experts=int4,shared=float,index=float,head=int4,embed=float"))
+    wide = {"f16"}
+    for name in ("shared.gate", "shared.down", "index.q", "index.k", "embed", "router", "norm", "index.weights"):
+        assert found[name] == wide, name
+    for name in ("experts.gate", "experts.up", "experts.down", "head"):
+        assert found[name] == {"q4"}, name
+    for name in ("q_a", "kv_a", "v_b", "gate", "down"):
+        assert found[name] == {"q8"}, name
+
+
+def test_float_is_what_the_file_holds_exactly_whatever_its_codes(tmp_path: Path) -> None:
+    kinds = {"layers.0.up": GgmlType.Q5_1, "layers.0.gate": GgmlType.Q8_0, "layers.0.q": GgmlType.BF16}
+    values = write_gguf(tmp_path / "m.gguf", kinds=kinds)
+    checkpoint = open_gguf(tmp_path / "m.gguf", "float")
+    for name, expected in values.items():
+        np.testing.assert_array_equal(checkpoint.tensors[name].dequantize(), expected, err_msg=name)
+    kept = {name: checkpoint.tensors[name].format for name in kinds}
+    assert kept == {"layers.0.up": "f32", "layers.0.gate": "q8", "layers.0.q": "bf16"}
+    assert checkpoint.requantize_errors == {}
+    assert checkpoint.float_matrices["layers.0.up"] == "f32"
+
+
+def test_a_class_that_the_model_lacks_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf")
+    with pytest.raises(SetupError, match=r"m\.gguf: quantize names experts, and .*has no experts; it has atten"):
+        open_gguf(tmp_path / "m.gguf", "int8,experts=int4")
 
 
 @pytest.mark.parametrize("mode", ["int8", "int4"])
