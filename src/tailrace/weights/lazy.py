@@ -8,7 +8,9 @@ import numpy as np
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
+from tailrace.weights.composed import Stacked
 from tailrace.weights.expected import expected_shapes
+from tailrace.weights.finite import is_finite
 from tailrace.weights.layer_settings import LayerSettings
 from tailrace.weights.mtp import mtp_shapes
 from tailrace.weights.precision import Precision, precision_class
@@ -120,8 +122,14 @@ def _shapes(source: str, config: ModelConfig, mtp: bool) -> dict[str, Shape]:
 
 
 def _checked(stored: StoredTensor, packed: PackedTensor) -> PackedTensor:
-    """Refuse what would turn every answer into NaN, where looking is cheap: vectors, and the scales of groups."""
-    looked_at = [packed.dequantize()] if len(packed.shape) == 1 else [packed.scales, packed.offsets]
-    if not all(np.isfinite(part).all() for part in looked_at if part is not None):
-        raise CheckpointError(f"{stored.where} holds values that are not finite: the file is damaged; fetch it again")
+    """Refuse what would turn every answer into NaN."""
+    if not is_finite(packed):
+        where = _culprit(stored).where
+        raise CheckpointError(f"{where} holds values that are not finite: the file is damaged; fetch it again")
     return packed
+
+
+def _culprit(stored: StoredTensor) -> StoredTensor:
+    """Of a tensor that is put together of others, the one to be named."""
+    parts = stored.parts if isinstance(stored, Stacked) else ()
+    return next((part for part in parts if not is_finite(part.packed())), stored)

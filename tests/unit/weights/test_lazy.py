@@ -199,6 +199,35 @@ def test_a_norm_that_is_not_finite_is_refused(tmp_path: Path, kind: GgmlType) ->
         open_gguf(tmp_path / "m.gguf").tensors["norm"]
 
 
+@pytest.mark.parametrize("kind", [GgmlType.F32, GgmlType.F16, GgmlType.BF16])
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_a_float_matrix_that_is_not_finite_is_refused_by_name(tmp_path: Path, kind: GgmlType, bad: float) -> None:
+    matrix = np.ones((96, 64), np.float32)
+    matrix[95, 63] = bad
+    write_gguf(tmp_path / "m.gguf", kinds={"layers.0.up": kind}, raw={"layers.0.up": quantize(matrix, kind)})
+    tensors = open_gguf(tmp_path / "m.gguf").tensors
+    assert tensors["layers.1.up"].shape == (96, 64)
+    with pytest.raises(CheckpointError, match=r"m\.gguf: tensor 'blk\.0\.ffn_up\.weight' holds values .* not finite"):
+        tensors["layers.0.up"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_of_many_experts_the_one_that_is_not_finite_is_named(tmp_path: Path, dtype: str) -> None:
+    name = "model.layers.1.mlp.experts.5.up_proj.weight"
+    bad = np.full((32, 64), np.nan, dtype)
+    write_deepseek(tmp_path, DEEPSEEK["V3"], dtype=dtype, extra={name: bad})
+    with pytest.raises(CheckpointError, match=rf"model\.safetensors: tensor '{name}' holds values that are not finite"):
+        open_directory(tmp_path).tensors["layers.1.experts.up"]
+
+
+def test_powers_of_two_that_make_infinity_are_refused(tmp_path: Path) -> None:
+    """MXFP4 has scales up to 2 ** 127, and codes up to 12."""
+    rows = np.tile(np.array([254, *[0x77] * 16], np.uint8), (96, 2))
+    write_gguf(tmp_path / "m.gguf", kinds={"layers.0.up": GgmlType.MXFP4}, raw={"layers.0.up": rows})
+    with pytest.raises(CheckpointError, match=r"tensor 'blk\.0\.ffn_up\.weight' holds values that are not finite"):
+        open_gguf(tmp_path / "m.gguf").tensors["layers.0.up"]
+
+
 def test_experts_are_converted_without_a_wider_copy_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.weights.quantize._MAX_THREADS", 2)
     monkeypatch.setattr("tailrace.weights.quantize._CHUNK_VALUES", 1 << 12)
