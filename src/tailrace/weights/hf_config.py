@@ -123,8 +123,8 @@ def _refuse_quantized(fields: Fields, architecture: Architecture) -> None:
     try:
         read_scheme(fields)
     except UnknownScheme as error:
-        # V3 and later are published in FP8 alone: others have converted them.
-        files = "a conversion to bfloat16" if architecture in _PUBLISHED_IN_FP8 else "the model's unquantised files"
+        # V3 and later are published in FP8 alone.
+        files = "DeepSeek's own files in fp8" if architecture in _PUBLISHED_IN_FP8 else "the model's unquantised files"
         gguf = "" if architecture in _NOT_IN_GGUF else ", or a GGUF file"
         raise UnsupportedModel(f"{error}; take {files} (with --quantize int8 or int4){gguf}") from error
 

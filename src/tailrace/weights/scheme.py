@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tailrace.errors import UnsupportedModel
 from tailrace.weights.fields import Fields
+from tailrace.weights.quantized.fp8 import read_fp8
 from tailrace.weights.safetensors import SafetensorsTensor
 from tailrace.weights.stored import FileTensor
 
@@ -40,7 +41,10 @@ class Plain:
         return dict(tensors)
 
 
-_SCHEMES: Mapping[str, Callable[[Fields], Scheme]] = {}  # by quant_method; each is given the table of settings
+# By quant_method; each is given the table of settings.
+_SCHEMES: Mapping[str, Callable[[Fields], Scheme]] = {
+    "fp8": read_fp8,
+}
 
 
 def read_scheme(settings: Fields) -> Scheme:

@@ -228,13 +228,13 @@ def test_v4_is_refused_with_what_is_missing(settings: dict[str, Any]) -> None:
     [
         (
             "V3",
-            {"quantization_config": {"quant_method": "fp8"}},
-            r"quantised by method 'fp8' .*take a conversion to bfloat16 \(with --quantize .*\), or a GGUF file$",
+            {"quantization_config": {"quant_method": "bitsandbytes"}},
+            r"by method 'bitsandbytes' .*take DeepSeek's own files in fp8 \(with --quantize .*\), or a GGUF file$",
         ),
         (
             "V3.2",
-            {"quantization_config": {"quant_method": "fp8"}},
-            r"quantised by method 'fp8' .*take a conversion to bfloat16 \(with --quantize int8 or int4\)$",
+            {"quantization_config": {"quant_method": "bitsandbytes"}},
+            r"by method 'bitsandbytes' .*take DeepSeek's own files in fp8 \(with --quantize int8 or int4\)$",
         ),
         ("V3", {"attention_bias": True}, "attention_bias is not supported with latent attention"),
         ("V3", {"scoring_func": "softmax"}, "scoring_func 'softmax' is not supported here; supported: sigmoid"),

@@ -46,8 +46,10 @@ def test_a_hub_model_keeps_its_id_as_name(hub: Hub) -> None:
 
 
 def test_a_model_that_cannot_run_is_refused_before_its_weights_are_fetched(hub: Hub, tmp_path: Path) -> None:
-    write_directory(tmp_path / "snapshots" / "abc123", settings={"quantization_config": {"quant_method": "fp8"}})
-    with pytest.raises(UnsupportedModel, match=r"config\.json: weights quantised by method 'fp8'"):
+    write_directory(
+        tmp_path / "snapshots" / "abc123", settings={"quantization_config": {"quant_method": "bitsandbytes"}}
+    )
+    with pytest.raises(UnsupportedModel, match=r"config\.json: weights quantised by method 'bitsandbytes'"):
         open_checkpoint("maker/tiny-model")
     assert hub.asked == [("maker/tiny-model", None, FIRST)]
 
