@@ -13,6 +13,7 @@ VERBS = {
     "bench": "Measure any OpenAI-compatible server under load.",
     "cache": "Show or remove the KV blocks that are kept in shared memory.",
     "inspect": "Show what a model file holds and what it needs.",
+    "quantize": "Write a model with narrower weights, and show what that costs.",
 }
 
 app = App(

@@ -12,8 +12,8 @@ from tests.architecture.tree import Module
 STANDARD_LIBRARY_ONLY = ("types", "classes", "errors", "records", "scheduler", "kvcache", "config")
 
 OWNERS = {
-    "numpy": ("ops", "runtime", "weights", "levels"),
-    "gguf": ("weights",),
+    "numpy": ("ops", "runtime", "weights", "levels", "quantizing"),
+    "gguf": ("weights", "quantizing"),
     "tokenizers": ("service",),
     "jinja2": ("service",),
     "starlette": ("frontends",),
