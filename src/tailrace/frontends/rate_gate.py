@@ -2,7 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tailrace.errors import MIN_RETRY_S, Overloaded, RefusalReason
@@ -60,6 +61,10 @@ class Visit:
 UNLIMITED_VISIT = Visit()
 
 
+def _pass(visit: Visit) -> None:
+    pass
+
+
 class RateGate:
     """The door of one process. For the event loop's thread alone: the table's lock keeps processes apart, not threads.
 
@@ -96,6 +101,21 @@ class RateGate:
             charge=lambda num_tokens: self._charge(digest, client.limits, num_tokens),
             leave=lambda: self._leave(digest),
         )
+
+    @contextmanager
+    def visiting(self, client: Client, note: Callable[[Visit], None] = _pass) -> Iterator[Visit]:
+        """Within this is what costs something. `note` is told of the visit first, also of one that is not let in.
+
+        Raises Overloaded for who has used up its limits.
+        """
+        visit = self.enter(client)
+        try:
+            note(visit)
+            if visit.refusal is not None:
+                raise visit.refusal
+            yield visit
+        finally:
+            visit.leave()
 
     def _admit(self, account: Account, limits: ClientLimits, now_ns: int) -> None:
         account.here[self._process] = min(account.here[self._process] + 1, MAX_HERE)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tailrace.errors import RefusalReason
+from tailrace.errors import Overloaded, RefusalReason
 from tailrace.frontends.rate_gate import Left, RateGate, Visit
 from tailrace.frontends.rate_table import MAX_PROCESSES, RateTable
 from tailrace.frontends.standing import ANYBODY, Client, ClientLimits
@@ -157,3 +157,20 @@ def test_random_visits_of_random_clients_keep_every_limit(seed: int) -> None:
             for j in range(i, len(times)):
                 allowed = one.limits.requests_per_minute * (1 + (times[j] - first_s) / 60)
                 assert j - i + 1 <= allowed + 1e-6
+
+
+def test_who_is_here_has_left_when_its_visit_is_over_however_it_ends() -> None:
+    gate = RateGate(RateTable.alone())
+    one = Client("one", limits=ClientLimits(max_requests=1))
+    noted: list[Visit] = []
+    with gate.visiting(one, noted.append) as visit:
+        assert noted == [visit]
+        with pytest.raises(Overloaded), gate.visiting(one, noted.append):
+            raise AssertionError("it was let in")
+        assert noted[1].refusal is not None
+    with pytest.raises(KeyError), gate.visiting(one):
+        raise KeyError
+    with pytest.raises(ZeroDivisionError), gate.visiting(one, lambda visit: 1 // 0):
+        raise AssertionError("it was let in")
+    with gate.visiting(one) as visit:
+        assert visit.refusal is None

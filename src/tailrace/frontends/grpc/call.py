@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -57,16 +58,9 @@ class Call:
         """Learns who calls. Raises Unauthorized for who has no key, where keys are asked for."""
         self.client = self._keys.admit(self.bearer_token, "metadata, authorization: Bearer KEY")
 
-    @contextlib.contextmanager
-    def visiting(self) -> Iterator[Visit]:
+    def visiting(self) -> AbstractContextManager[Visit]:
         """Within this is what costs something. Raises Overloaded for who has used up its limits."""
-        visit = self._gate.enter(self.client)
-        if visit.refusal is not None:
-            raise visit.refusal
-        try:
-            yield visit
-        finally:
-            visit.leave()
+        return self._gate.visiting(self.client)
 
     def engine_id(self, given: str) -> str:
         """A name for the engine, which cannot come twice: a client's own id may, from a retry."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
+from tailrace.frontends.charged import charged
 from tailrace.frontends.grpc.call import Call
 from tailrace.frontends.rate_gate import Visit
 from tailrace.service.api import ChoiceDelta, GenerationStream
@@ -20,12 +21,8 @@ class Writer(Protocol):
 
 async def send_answer(stream: GenerationStream, writer: Writer, call: Call, visit: Visit) -> None:
     """All of it. Ends the work at once when the call ends, whoever ends it; what was made is charged."""
-    visit.charge(stream.prompt_tokens)
-    try:
+    async with charged(stream, visit):
         while deltas := await stream.take():
             for delta in deltas:
                 for message in writer.messages(delta, stream):
                     await call.write(message)
-    finally:
-        await stream.aclose()
-        visit.charge(stream.usage.completion_tokens)

@@ -29,8 +29,7 @@ from tailrace.frontends.http.rate_headers import rate_headers
 from tailrace.frontends.http.resume.streams import ResumableStreams
 from tailrace.frontends.http.status import OneProcess, StatusEndpoints, WholeServer
 from tailrace.frontends.http.tokens import TokenEndpoints
-from tailrace.frontends.rate_gate import RateGate
-from tailrace.frontends.standing import Client
+from tailrace.frontends.rate_gate import RateGate, Visit
 from tailrace.service.api import Service
 from tailrace.telemetry.http import HttpMetrics
 from tailrace.telemetry.prometheus import Metrics
@@ -149,21 +148,18 @@ class _Keyed:
 
     async def __call__(self, exchange: Exchange) -> None:
         client = exchange.client = self.keys.admit(self.key_of(exchange), f"it as {self.key_place}")
-        if self.gate is None or not client.limits.is_any:
+        if self.gate is None:
             await self.handler(exchange)
-        else:
-            await self._visit(exchange, client, self.gate)
+            return
+        with self.gate.visiting(client, partial(_note_visit, exchange)):
+            await self.handler(exchange)
 
-    async def _visit(self, exchange: Exchange, client: Client, gate: RateGate) -> None:
-        visit = exchange.visit = gate.enter(client)
-        exchange.more_headers += rate_headers(visit)
-        if visit.refusal is not None:
-            exchange.service_class = client.class_name or None
-            raise visit.refusal
-        try:
-            await self.handler(exchange)
-        finally:
-            visit.leave()
+
+def _note_visit(exchange: Exchange, visit: Visit) -> None:
+    exchange.visit = visit
+    exchange.more_headers += rate_headers(visit)
+    if visit.refusal is not None:
+        exchange.service_class = exchange.client.class_name or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tailrace.errors import InvalidRequest
+from tailrace.frontends.charged import charged
 from tailrace.frontends.claim import with_headers
 from tailrace.frontends.http.answer import AnswerHead
 from tailrace.frontends.http.anthropic.request import decode_message
@@ -83,14 +84,10 @@ class Generate:
             await self._streams.answer(exchange, job, self._head(exchange, job))
             return
         stream = await start_all(self._service, job.generations)
-        exchange.visit.charge(stream.prompt_tokens)
-        try:
+        async with charged(stream, exchange.visit):
             clock = GapClock(self._metrics, job.class_name, exchange.arrived_s, job.num_choices)
             send = self._send_chunks if job.is_streamed else self._send_whole
             await send(exchange, stream, job, clock)
-        finally:
-            exchange.visit.charge(stream.usage.completion_tokens)
-            await stream.aclose()
 
     async def _send_chunks(self, exchange: Exchange, stream: GenerationStream, job: Job, clock: GapClock) -> None:
         writer = job.form.writer(self._head(exchange, job), stream)

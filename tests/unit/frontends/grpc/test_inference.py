@@ -10,6 +10,7 @@ from tailrace.frontends.grpc.v1 import inference_pb2 as pb
 from tailrace.frontends.standing import Client, ClientLimits
 from tailrace.service.api import ChatPrompt, InfillPrompt, Standing, TextLogprob, TextPrompt, TokenPrompt
 from tailrace.types import FinishReason
+from tests.support.broken_gate import BrokenGate
 from tests.support.grpc_server import GENERATE, Front, front_end, raw_stream, rich_error
 from tests.support.scripted_service import ScriptedService, finish, token
 
@@ -303,6 +304,13 @@ async def test_limits_of_a_key_hold_here_too() -> None:
     assert (error.code, error.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "RATE_LIMITED")
     assert error.retry_s is not None
     assert len(service.generations) == 2
+
+
+async def test_what_cannot_be_charged_is_not_computed_on() -> None:
+    service = ScriptedService()
+    async with front_end(service, GrpcConfig(gate=BrokenGate())) as front:
+        assert (await failure(front)).code() is grpc.StatusCode.INTERNAL
+    assert service.stream.num_closed == 1
 
 
 async def test_tokens_and_back(front: Front) -> None:

@@ -14,6 +14,7 @@ from tailrace.frontends.rate_table import RateTable
 from tailrace.frontends.standing import Client, ClientLimits
 from tailrace.telemetry.prometheus import Metrics
 from tests.support.asgi import Answer, ask, post, talk
+from tests.support.broken_gate import BrokenGate
 from tests.support.scripted_service import ScriptedService, token
 
 KEYS = {
@@ -83,6 +84,15 @@ async def test_one_request_too_many_is_told_when_to_come_back(
     clock.now_ns += 28_500_000_000
     assert (await complete(app, REQUESTS)).status == 200
     assert (await complete(app, FREE)).status == 200
+
+
+@pytest.mark.parametrize("fields", [{}, {"stream": True}, {"prompt": ["Hi", "you"]}])
+async def test_what_cannot_be_charged_is_not_computed_on(
+    service: ScriptedService, metrics: Metrics, fields: dict[str, object]
+) -> None:
+    app = create_app(service, metrics, HttpConfig(gate=BrokenGate()))
+    assert (await post(app, "/v1/completions", PROMPT | fields)).status == 500
+    assert [stream.num_closed for stream in service.streams] == [1] * len(service.streams) != []
 
 
 async def test_only_what_costs_something_counts(app: ASGIApp) -> None:

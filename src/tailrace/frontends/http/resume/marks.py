@@ -52,9 +52,12 @@ class Marks:
             raise InvalidRequest("Last-Event-ID is none of this stream", param="last-event-id")
         return cls([_mark(part) for part in parts if part is not None], has_usage=event_id.endswith("u"))
 
+    def __str__(self) -> str:
+        return f"{','.join(map(str, self.choices))}{'u' * self.has_usage}"
+
     @property
     def line(self) -> bytes:
-        return f"id: {','.join(map(str, self.choices))}{'u' * self.has_usage}\n".encode()
+        return f"id: {self}\n".encode()
 
     @property
     def num_finished(self) -> int:

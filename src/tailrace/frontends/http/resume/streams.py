@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Literal
 
 from tailrace.errors import InvalidRequest, RequestError
+from tailrace.frontends.charged import charged
 from tailrace.frontends.http.answer import AnswerHead
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import Exchange
@@ -24,13 +25,14 @@ from tailrace.frontends.http.openai.chunks import ChunkWriter
 from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionsForm
 from tailrace.frontends.http.pulse import Pulse
 from tailrace.frontends.http.resume.journal import StoreJournal
-from tailrace.frontends.http.resume.marks import MAX_MARKED_CHOICES, Marks, RestOfStream
+from tailrace.frontends.http.resume.marks import MAX_MARKED_CHOICES, Mark, Marks, RestOfStream
+from tailrace.frontends.http.resume.reach import check_reached
 from tailrace.frontends.http.resume.record import ShownStream, StreamRecord
 from tailrace.frontends.http.resume.store import Kept, ResumeStore
 from tailrace.frontends.http.resume.words import read_words
 from tailrace.frontends.http.resume.writer import MarkedWriter
 from tailrace.frontends.http.sse import send_stream
-from tailrace.service.api import GenerationStream, JournaledService, SettledGeneration
+from tailrace.service.api import GenerationStream, JournaledService, Output, SettledGeneration, Usage
 from tailrace.telemetry.http import HttpMetrics
 
 __all__ = ["ResumableStreams", "is_resumable"]
@@ -73,9 +75,9 @@ class ResumableStreams:
         shown = ShownStream(_kind(job), head, job.include_usage, job.continuous_usage)
         with self._keeping(exchange, bytes.fromhex(exchange.unique_id), shown, epoch=0) as journal:
             stream = await self._service.start_journaled(job.generations[0], journal)
-            exchange.visit.charge(stream.prompt_tokens)
-            exchange.more_headers.append((b"x-stream-id", exchange.unique_id.encode()))
-            await self._send(exchange, stream, shown, Marks.begin(job.n))
+            async with charged(stream, exchange.visit):
+                exchange.more_headers.append((b"x-stream-id", exchange.unique_id.encode()))
+                await self._send(exchange, stream, shown, Marks.begin(job.n))
 
     async def resume(self, exchange: Exchange) -> None:
         """Goes on with a stream. Raises StreamNotFound, StreamExpired, and InvalidRequest for a wrong event id."""
@@ -101,15 +103,18 @@ class ResumableStreams:
         event_id = exchange.headers.get(b"last-event-id", b"").decode("latin-1").strip()
         marks = Marks.parse(event_id, settled.n) if event_id else Marks.begin(settled.n)
         outputs = read_words(kept.words, settled.n)
-        if settled.sampling.num_logprobs is not None:  # what the client has not yet is computed again, to have them
-            outputs = [each.cut(mark.num_tokens) for each, mark in zip(outputs, marks.choices, strict=True)]
         # The engine may not have heard yet that the connection before is gone: its requests are others.
         again = replace(settled, request_id=f"{settled.request_id}~{epoch}")
+        if event_id:
+            await check_reached(marks, self._service, again, outputs, has_usage=record.shown.include_usage)
+        if settled.sampling.num_logprobs is not None:  # what the client has not yet is computed again, to have them
+            outputs = [_cut(each, mark) for each, mark in zip(outputs, marks.choices, strict=True)]
         with self._keeping(exchange, stream_id, record.shown, epoch) as journal:
             stream = await self._service.resume(again, outputs, journal)
-            exchange.more_headers.append((b"x-stream-id", stream_id.hex().encode()))
-            num_before = sum(len(output.token_ids) for output in outputs)
-            await self._send(exchange, stream, record.shown, marks, num_before=num_before)
+            before = Usage(stream.prompt_tokens, sum(len(output.token_ids) for output in outputs), 0)
+            async with charged(stream, exchange.visit, before):
+                exchange.more_headers.append((b"x-stream-id", stream_id.hex().encode()))
+                await self._send(exchange, stream, record.shown, marks)
 
     @contextmanager
     def _keeping(self, exchange: Exchange, stream_id: bytes, shown: ShownStream, epoch: int) -> Iterator[StoreJournal]:
@@ -122,10 +127,8 @@ class ResumableStreams:
         finally:
             journal.end()
 
-    async def _send(
-        self, exchange: Exchange, whole: GenerationStream, shown: ShownStream, marks: Marks, *, num_before: int = 0
-    ) -> None:
-        """Sends what is behind the marks. Of its tokens, `num_before` were charged before."""
+    async def _send(self, exchange: Exchange, whole: GenerationStream, shown: ShownStream, marks: Marks) -> None:
+        """Sends what is behind the marks."""
         num_choices = len(marks.choices)
         rest = RestOfStream(whole, marks)
         frames = ChunkWriter(_FORMS[shown.kind].shape, shown.head, num_choices, has_usage=shown.include_usage)
@@ -133,13 +136,14 @@ class ResumableStreams:
         exchange.failure_frames = writer.failure
         clock = GapClock(self._metrics, exchange.service_class or "", exchange.arrived_s, num_choices)
         pulse = Pulse(exchange, self._config.patience, self._metrics, writer.keep_alive)
-        try:
-            if writer.is_complete:
-                await rest.take()  # nothing comes of it but the usage
-            await send_stream(rest, shown, writer=writer, clock=clock, pulse=pulse)
-        finally:
-            exchange.visit.charge(max(0, whole.usage.completion_tokens - num_before))
-            await whole.aclose()
+        if writer.is_complete:
+            await rest.take()  # nothing comes of it but the usage
+        await send_stream(rest, shown, writer=writer, clock=clock, pulse=pulse)
+
+
+def _cut(output: Output, mark: Mark) -> Output:
+    """What needs no computing for a client that wants log probabilities of all that it has not yet."""
+    return output if mark.is_finished else output.cut(mark.num_tokens)
 
 
 def _key(exchange: Exchange) -> bytes:

@@ -17,6 +17,8 @@ from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.resume.store import ResumeStore
 from tailrace.frontends.http.resume.streams import ResumableStreams
+from tailrace.frontends.rate_gate import RateGate
+from tailrace.frontends.rate_table import RateTable
 from tailrace.frontends.standing import Client
 from tailrace.service.api import ModelCard
 from tailrace.service.service import TextService
@@ -35,6 +37,7 @@ from tailrace.types import (
     TokenLogprob,
 )
 from tests.support.asgi import Answer, Conversation, talk
+from tests.support.broken_gate import BrokenGate
 from tests.support.text import byte_level_tokenizer
 
 MODEL = ModelCard("tiny", (), 0, max_model_tokens=4096, vocab_size=byte_level_tokenizer().vocab_size)
@@ -98,6 +101,7 @@ class Processes:
 
     draw: random.Random
     now: float = 100.0
+    gate: RateGate = field(default_factory=lambda: RateGate(RateTable.alone()))
 
     def __post_init__(self) -> None:
         self.engine = Reciter(byte_level_tokenizer(), self.draw)
@@ -108,7 +112,7 @@ class Processes:
     def start(self, index: int) -> ASGIApp:
         service = TextService(self.engine, byte_level_tokenizer(), None, MODEL)
         store = ResumeStore(self.memory, owner=index, num_owners=2, clock=lambda: self.now)
-        metrics, config = Metrics(model_name="tiny", version="0"), HttpConfig(api_keys=ApiKeys(KEYS))
+        metrics, config = Metrics(model_name="tiny", version="0"), HttpConfig(api_keys=ApiKeys(KEYS), gate=self.gate)
         streams = ResumableStreams(service, store, metrics.http, config)
         return create_app(service, metrics, config, streams=streams)
 
@@ -269,6 +273,50 @@ async def test_an_id_of_no_event_of_the_stream_is_refused(event_id: str) -> None
     assert answer.json()["error"]["param"] == "last-event-id"
 
 
+@pytest.mark.parametrize(
+    ("fields", "last"),
+    [
+        ({"max_tokens": 5}, "8.5!"),
+        ({"max_tokens": 5, "logprobs": 1}, "8.5!"),
+        ({"max_tokens": 5, "n": 2, "stream_options": {"include_usage": True}}, "8.5!,8.5!u"),
+    ],
+)
+async def test_an_id_behind_all_that_was_sent_is_refused_and_the_last_one_named(
+    fields: dict[str, object], last: str
+) -> None:
+    processes = Processes(random.Random(6))
+    whole = await processes.post(fields)
+    stream_id, ids = whole.headers["x-stream-id"], [event_id for event_id, _ in events_of(whole)]
+    num_chars = len(put_together([data for _, data in events_of(whole)])[0]["text"])
+    last = last.replace("8", str(num_chars))
+    assert last in ids, ids
+    computed = processes.engine.num_computed
+    for event_id in (last.replace("5", "6"), last.replace("5!", "99"), last.replace(f"{num_chars}.", "999999999.")):
+        if "logprobs" in fields and event_id.startswith("9999"):
+            continue  # of text that is not out as a whole, more may have been sent than is kept
+        answer = await processes.get(stream_id, event_id, app=1)
+        assert answer.status == 400, event_id
+        error = answer.json()["error"]
+        assert error["param"] == "last-event-id"
+        assert "last-event-id" in error["message"]
+        assert f"the last id is {last}" in error["message"]
+    assert processes.engine.num_computed == computed
+    assert (await processes.get(stream_id, last, app=1)).status == 200
+
+
+async def test_an_id_behind_what_was_said_so_far_is_refused_though_the_answer_goes_so_far() -> None:
+    processes = Processes(random.Random(2))
+    answer = await processes.post({"max_tokens": 26, "seed": 3}, stop_after=4)
+    stream_id, (last, _) = answer.headers["x-stream-id"], events_of(answer)[-1]
+    num_chars, num_tokens = map(int, last.split("."))
+    for event_id in (f"{num_chars}.25", f"{len(EMOJI)}.{num_tokens}", f"{last}!", f"{last}u"):
+        refused = await processes.get(stream_id, event_id, app=1)
+        assert refused.status == 400, event_id
+        assert "the last id is " in refused.json()["error"]["message"]
+    rest = await processes.get(stream_id, last, app=1)
+    assert put_together([data for _, data in events_of(answer) + events_of(rest)])[0]["text"] == EMOJI
+
+
 async def test_who_takes_a_stream_up_ends_it_for_who_still_reads_it() -> None:
     processes = Processes(random.Random(7))
     processes.engine.gate.clear()
@@ -285,6 +333,20 @@ async def test_who_takes_a_stream_up_ends_it_for_who_still_reads_it() -> None:
     ended, whole = await first.end(), await second
     assert json.loads(events_of(ended)[-1][1])["error"]["code"] == "unavailable"
     assert put_together([data for _, data in events_of(whole)])[0]["text"] == EMOJI
+    assert not processes.engine.live
+
+
+async def test_what_cannot_be_charged_is_not_computed_on() -> None:
+    processes = Processes(random.Random(9))
+    stream_id = (await processes.post({"max_tokens": 26, "seed": 3}, stop_after=2)).headers["x-stream-id"]
+    processes.gate = BrokenGate()
+    processes.apps = [processes.start(0), processes.start(1)]
+    processes.engine.gate.clear()
+    assert (await processes.post({"max_tokens": 26, "seed": 3})).status == 500
+    assert not processes.engine.live
+    processes.engine.gate.set()
+    await processes.get(stream_id, stop_after=1)  # its prompt was charged before, and its end cannot be
+    assert len(processes.engine.submitted) == 3
     assert not processes.engine.live
 
 
