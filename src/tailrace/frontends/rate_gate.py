@@ -103,7 +103,7 @@ class RateGate:
         )
 
     @contextmanager
-    def visiting(self, client: Client, note: Callable[[Visit], None] = _pass) -> Iterator[Visit]:
+    def visiting(self, client: Client, note: Callable[[Visit], object] = _pass) -> Iterator[Visit]:
         """Within this is what costs something. `note` is told of the visit first, also of one that is not let in.
 
         Raises Overloaded for who has used up its limits.

@@ -13,11 +13,10 @@ from typing import Annotated
 import msgspec
 
 from tailrace.errors import InvalidRequest, SetupError
-from tailrace.frontends.http.body import Salt, TokenId
-from tailrace.frontends.http.openai.prompts import chat_prompt
-from tailrace.frontends.http.openai.schema import Message
+from tailrace.frontends.chat import Message, chat_prompt
 from tailrace.frontends.json_lines import read_lines
 from tailrace.frontends.salt import tenant_salt
+from tailrace.frontends.values import Salt, TokenId
 from tailrace.service.api import ListedPrompt, Prompt, TextPrompt, TokenPrompt
 
 __all__ = ["check_writable", "read_prompts", "write_prompts"]

@@ -38,7 +38,8 @@ class WatchedFile(Generic[Content]):
         return _version(self._path) != self._seen
 
     async def reread(self) -> None:
-        """Read and hand over, off the event loop: a file may be large. What is wrong with it is said once in the log.
+        """Read and hand over, off the event loop: a file may be large. What is wrong with it, and with which, is said
+        once in the log.
 
         The version is noted before reading: what is written meanwhile is a change again.
         """
@@ -46,7 +47,7 @@ class WatchedFile(Generic[Content]):
         try:
             content = await asyncio.to_thread(self._read, self._path)
         except SetupError as error:
-            _log.error("what %s said before still holds: %s", self._path, error)
+            _log.error("what was read before still holds: %s", error)
             return
         self._take(content)
 

@@ -18,6 +18,7 @@ class Wish:
     prompt: str
     max_tokens: int = 16
     temperature: float = 0.0
+    top_p: float = 1.0
     seed: int | None = None
     n: int = 1
     stop: tuple[str, ...] = ()

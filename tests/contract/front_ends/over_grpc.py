@@ -31,7 +31,7 @@ class GrpcFrontEnd:
         request = pb.GenerateRequest(
             text=wish.prompt,
             max_tokens=wish.max_tokens,
-            sampling=pb.Sampling(temperature=wish.temperature, seed=wish.seed),
+            sampling=pb.Sampling(temperature=wish.temperature, top_p=wish.top_p, seed=wish.seed),
             n=wish.n,
             stop=wish.stop,
             logprobs=wish.logprobs,

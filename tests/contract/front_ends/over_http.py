@@ -132,9 +132,9 @@ class WholeReading:
 def _asked(app: ASGIApp, wish: Wish, extra: Mapping[str, Any]) -> Conversation:
     fields: dict[str, Any] = {"prompt": wish.prompt, "max_tokens": wish.max_tokens, "n": wish.n, **extra}
     fields |= {"temperature": wish.temperature, "seed": wish.seed, "logprobs": wish.logprobs, "stop": list(wish.stop)}
+    fields |= {"top_p": wish.top_p, "service_tier": wish.service_class or None}
     headers = {
         "content-type": "application/json",
-        "x-gateway-inference-objective": wish.service_class,
         "x-gateway-inference-fairness-id": wish.tenant,
     }
     return talk(app, PATH, json.dumps(fields).encode(), headers=headers)

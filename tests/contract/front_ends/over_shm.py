@@ -39,6 +39,7 @@ class ShmFrontEnd:
         options = ClientOptions(
             max_tokens=wish.max_tokens,
             temperature=wish.temperature,
+            top_p=wish.top_p,
             n=wish.n,
             stop=wish.stop,
             service_class=wish.service_class,

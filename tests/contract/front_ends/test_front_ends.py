@@ -84,6 +84,8 @@ async def test_many_answers_at_once_do_not_mix(computed: FrontEnd, model: Servic
     ("wish", "param"),
     [
         (Wish("a", temperature=3.0), "temperature"),
+        (Wish("a", top_p=-0.1), "top_p"),
+        (Wish("a", top_p=1.1), "top_p"),
         (Wish("a", n=1000), "n"),
         (Wish("a", stop=("",)), "stop"),
         (Wish("a", stop=tuple("abcdefgh")), "stop"),
@@ -103,6 +105,22 @@ async def test_a_prompt_that_can_never_fit_is_too_long(computed: FrontEnd) -> No
 
 async def test_an_unknown_class_is_refused(computed: FrontEnd) -> None:
     assert (await refusal(computed, Wish("a", service_class="platinum"))).kind == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("word", "name"), [("auto", "silver"), ("priority", "gold"), ("flex", "bronze"), ("bronze", "bronze")]
+)
+async def test_a_class_may_be_named_by_the_words_of_a_service_tier(
+    scripted: FrontEnd, script: ScriptedService, word: str, name: str
+) -> None:
+    await gathered(await scripted.start(Wish("a", service_class=word)))
+    assert script.generation.standing.class_name == name
+
+
+async def test_who_sends_top_p_0_gets_the_best_token_however_hot(computed: FrontEnd) -> None:
+    best = await gathered(await computed.start(Wish(PROMPT)))
+    drawn = await gathered(await computed.start(Wish(PROMPT, temperature=2.0, top_p=0.0, seed=1)))
+    assert drawn.choices[0].text == best.choices[0].text
 
 
 async def test_class_and_tenant_reach_the_service(scripted: FrontEnd, script: ScriptedService) -> None:

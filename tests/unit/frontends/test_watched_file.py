@@ -97,7 +97,8 @@ async def test_a_broken_file_changes_nothing_and_is_said_once(path: Path, caplog
         assert await taken.next() == "good"
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 2
-    assert all(error.startswith(f"what {path} said before still holds: ") for error in errors)
+    assert all(error.startswith("what was read before still holds: ") for error in errors)
+    assert [error.count(str(path)) for error in errors] == [1, 1], "the file is named once"
 
 
 async def test_sighup_reads_all_of_them_unchanged_ones_too(path: Path, tmp_path: Path) -> None:

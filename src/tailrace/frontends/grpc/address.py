@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tailrace.errors import SetupError
+from tailrace.frontends.address import Address, resolve
 
 __all__ = ["reserved"]
 
@@ -21,25 +22,20 @@ def reserved(host: str, port: int | None) -> Iterator[str | None]:
         return
     if importlib.util.find_spec("grpc") is None or importlib.util.find_spec("grpc_reflection") is None:
         raise SetupError("--grpc-port needs grpcio: pip install 'tailrace[grpc]'")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (socket.gaierror, UnicodeError) as error:
-        raise SetupError(f"cannot resolve {host}:{port} ({error}); check --host and --grpc-port") from None
-    with socket.socket(family, kind, protocol) as keeper:
+    address = resolve(host, port, "--grpc-port")
+    with address.socket() as keeper:
         try:
-            _check_nobody_listens(family, address)
+            _check_nobody_listens(address)
             keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            keeper.bind(address)
+            keeper.bind(address.place)
         except OSError as error:
-            raise SetupError(
-                f"cannot listen on {host}:{port} for gRPC ({error.strerror}): choose another port with --grpc-port"
-            ) from None
+            raise address.refusal(error) from None
         bound, number = keeper.getsockname()[:2]
-        yield f"[{bound}]:{number}" if family == socket.AF_INET6 else f"{bound}:{number}"
+        yield f"[{bound}]:{number}" if address.family == socket.AF_INET6 else f"{bound}:{number}"
 
 
-def _check_nobody_listens(family: int, address: tuple[object, ...]) -> None:
+def _check_nobody_listens(address: Address) -> None:
     """With SO_REUSEPORT, two servers of a user would share a port unknowingly."""
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with address.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
+        probe.bind(address.place)

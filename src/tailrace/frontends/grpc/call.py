@@ -117,7 +117,9 @@ def unary(kind: type[Request], answer: Answer[Request], config: GrpcConfig) -> H
             return call.packed(await answer(_parsed(kind, raw), call))
         raise AssertionError("a call that failed has been aborted")
 
-    return grpc.unary_unary_rpc_method_handler(cast("Any", behave))
+    return grpc.unary_unary_rpc_method_handler(
+        cast("Any", behave)
+    )  # the stubs know methods that return messages, not bytes
 
 
 def streaming(kind: type[Request], stream: Stream[Request], config: GrpcConfig) -> Handler:
@@ -129,7 +131,7 @@ def streaming(kind: type[Request], stream: Stream[Request], config: GrpcConfig) 
             call.admit()
             await stream(_parsed(kind, raw), call)
 
-    return grpc.unary_stream_rpc_method_handler(cast("Any", behave))
+    return grpc.unary_stream_rpc_method_handler(cast("Any", behave))  # as above
 
 
 def refusing(reason: str, config: GrpcConfig) -> Handler:
@@ -142,7 +144,7 @@ def refusing(reason: str, config: GrpcConfig) -> Handler:
             raise CallRefused(grpc.StatusCode.UNIMPLEMENTED, reason, code="unsupported_method")
         raise AssertionError("a call that failed has been aborted")
 
-    return grpc.unary_unary_rpc_method_handler(cast("Any", behave))
+    return grpc.unary_unary_rpc_method_handler(cast("Any", behave))  # as above
 
 
 @contextlib.asynccontextmanager

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from tailrace.frontends.grpc.answers import AnswerWriter
 from tailrace.frontends.grpc.call import Call, Handler, streaming, unary
 from tailrace.frontends.grpc.config import GrpcConfig
-from tailrace.frontends.grpc.renaming import renamed
 from tailrace.frontends.grpc.requests import claim_of, field_place, generation_of, prompt_of
 from tailrace.frontends.grpc.sending import send_answer
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
 from tailrace.frontends.model_name import check_model
+from tailrace.frontends.renaming import renamed
 from tailrace.service.api import Service
 
 __all__ = ["INFERENCE", "Inference"]

@@ -3,12 +3,11 @@
 import msgspec
 
 from tailrace.errors import InvalidRequest
+from tailrace.frontends.chat import Message, chat_prompt
+from tailrace.frontends.grpc.sampling import sampling_of
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
-from tailrace.frontends.http.body import TemplateArgs
-from tailrace.frontends.http.openai.prompts import chat_prompt
-from tailrace.frontends.http.openai.schema import Message
-from tailrace.frontends.nucleus import nucleus
 from tailrace.frontends.standing import Claim
+from tailrace.frontends.values import TemplateArgs
 from tailrace.service.api import Generation, InfillPrompt, Prompt, Standing, TextPrompt, TokenPrompt
 from tailrace.types import SamplingParams
 
@@ -67,19 +66,12 @@ def field_place(param: str) -> str:
 
 def _sampling(request: pb.GenerateRequest) -> SamplingParams:
     given = request.sampling
-    return SamplingParams(
+    return sampling_of(
+        given,
         max_tokens=request.max_tokens,
-        temperature=given.temperature if given.HasField("temperature") else 1.0,
-        top_p=nucleus(given.top_p) if given.HasField("top_p") else 1.0,
-        top_k=given.top_k,
-        min_p=given.min_p,
-        presence_penalty=given.presence_penalty,
-        frequency_penalty=given.frequency_penalty,
-        repetition_penalty=given.repetition_penalty if given.HasField("repetition_penalty") else 1.0,
-        logit_bias=tuple(given.logit_bias.items()),
-        min_tokens=given.min_tokens,
-        ignore_eos=given.ignore_eos,
-        stop_token_ids=tuple(given.stop_token_ids),
+        temperature=given.temperature if given.HasField("temperature") else None,
+        top_p=given.top_p if given.HasField("top_p") else None,
+        repetition_penalty=given.repetition_penalty if given.HasField("repetition_penalty") else None,
         num_logprobs=request.logprobs if request.HasField("logprobs") else None,
     )
 

@@ -4,29 +4,21 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from tailrace.frontends.values import Salt, TokenId
+
 __all__ = [
     "Count",
     "GenerationBody",
-    "Salt",
-    "Scalar",
     "StopString",
-    "TemplateArgs",
-    "TokenId",
     "TopLogprobs",
 ]
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
 StopString = Annotated[str, Meta(min_length=1, max_length=1024)]
 TopLogprobs = Annotated[int, Meta(ge=0, le=20)]
-Salt = Annotated[str, Meta(min_length=1, max_length=512)]
-
-# Template variables nest only so far that no template can recurse over them without end.
-Scalar = str | int | float | bool | None
-TemplateArgs = Annotated[dict[str, Scalar | list[Scalar] | dict[str, Scalar]], Meta(max_length=64)]
 
 
 class GenerationBody(Struct, kw_only=True):

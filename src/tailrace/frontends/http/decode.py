@@ -1,5 +1,6 @@
 """Bytes of a body to a typed struct, strictly: whatever is wrong is refused with the name of the field."""
 
+import re
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -12,6 +13,12 @@ from tailrace.frontends.fields import FieldRules
 __all__ = ["BodyDecoder"]
 
 Body = TypeVar("Body", bound=Struct)
+
+# The escapes of a body: pairs of surrogates, which are one character; those that stand alone, which are none; others.
+_SURROGATES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
+)
+_OF_ESCAPES = "truncated"  # so the decoder calls a body, too, that has too little behind half a character
 
 
 class _Name(str):
@@ -34,7 +41,7 @@ class BodyDecoder(Generic[Body]):
         except msgspec.ValidationError as error:
             raise invalid_value(str(error)) from None
         except msgspec.DecodeError as error:
-            raise InvalidRequest(f"the body is not valid JSON: {error}", code="invalid_json") from None
+            raise InvalidRequest(_what_is_wrong(body, str(error)), code="invalid_json") from None
         except RecursionError:
             raise InvalidRequest("the body is nested too deeply", code="invalid_json") from None
 
@@ -42,6 +49,20 @@ class BodyDecoder(Generic[Body]):
         for name, value in _top_level(body).items():
             if name not in self._obeyed and name not in self._rules.accepted and bytes(value) != b"null":
                 _check_unsupported(str(name), value, self._rules)
+
+
+def _what_is_wrong(body: bytes, complaint: str) -> str:
+    """What the decoder complains of. Where it says only how it noticed, say what it is."""
+    if not body.strip():
+        return "the body is empty: send a JSON object"
+    if complaint.endswith(_OF_ESCAPES) or "surrogate" in complaint or "hex escape" in complaint:
+        lone = next((match[1] for match in _SURROGATES.finditer(body) if match[1]), None)
+        if lone is not None:
+            return (
+                f"the body is not valid JSON: {lone.decode()} is half a character; send the whole one, "
+                "as UTF-8 or as two such escapes"
+            )
+    return f"the body is not valid JSON: {complaint}"
 
 
 def _top_level(body: bytes) -> dict[str, Raw]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import signal
 import socket
 import struct
@@ -14,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tailrace.errors import SetupError
+from tailrace.frontends.address import resolve
 from tailrace.frontends.http.http2 import PREFACE, Http2Connection
 from tailrace.frontends.http.request_head import REFUSAL, HeadWatch, is_too_large
 
@@ -34,35 +33,18 @@ def bind(host: str, port: int) -> socket.socket:
 
     Raises SetupError with what to do when the address cannot be had.
     """
-    if not 0 <= port <= 65535:
-        raise SetupError(
-            f"port {port} does not exist; choose one from 1 to 65535 with --port, or 0 for any that is free"
-        )
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (socket.gaierror, UnicodeError) as error:
-        raise SetupError(f"cannot resolve {host}:{port} ({error}); check --host and --port") from None
-    listener = socket.socket(family, kind, protocol)
+    address = resolve(host, port, "--port")
+    listener = address.socket()
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Connections inherit it: the system, too, keeps little for a client that reads slowly, instead of megabytes.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
-        listener.bind(address)
+        listener.bind(address.place)
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise SetupError(_advice(error, host, port)) from None
+        raise address.refusal(error) from None
     return listener
-
-
-def _advice(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken by another program; stop it, or choose another port with --port"
-    if error.errno == errno.EACCES:
-        return f"port {port} needs privileges; choose one above 1023 with --port"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is not an address of this machine; choose one with --host (127.0.0.1 for local use)"
-    return f"cannot listen on {host}:{port}: {error.strerror}; check --host and --port"
 
 
 async def serve(

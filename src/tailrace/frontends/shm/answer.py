@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from tailrace.errors import EngineError, RequestError, RingDamaged, TailraceError, UnavailableError
 from tailrace.frontends.faults import fault_message, log_fault
-from tailrace.frontends.shm.asks import decode_ask
+from tailrace.frontends.renaming import renamed
+from tailrace.frontends.shm.asks import decode_ask, field_name
 from tailrace.frontends.shm.wire import Down, encode_delta, encode_failure, encode_usage, packed
 from tailrace.frontends.shm.writer import LaneWriter, Stalled
 from tailrace.service.api import GenerationStream, Service, Usage
@@ -90,8 +91,9 @@ class Answer:
             return _failure(EngineError(fault_message(self._request_id)), "failed")
 
     async def _stream(self, content: memoryview) -> None:
-        generation = decode_ask(content, self._request_id, self._service.classes)
-        stream = await self._service.start(generation)
+        with renamed(field_name):
+            generation = decode_ask(content, self._request_id, self._service.classes)
+            stream = await self._service.start(generation)
         try:
             await self._pass_on(stream)
         finally:

@@ -6,12 +6,13 @@ from msgspec import msgpack
 from tailrace.classes import ServiceClasses
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.complaint import invalid_value
+from tailrace.frontends.nucleus import nucleus
 from tailrace.frontends.shm.wire import Ask
 from tailrace.frontends.standing import ANYBODY, Claim, settle
 from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, Prompt, Standing, TextPrompt
 from tailrace.types import SamplingParams
 
-__all__ = ["decode_ask"]
+__all__ = ["decode_ask", "field_name"]
 
 _ASKS = msgpack.Decoder(Ask)
 
@@ -35,6 +36,11 @@ def decode_ask(content: memoryview, request_id: str, classes: ServiceClasses) ->
     )
 
 
+def field_name(param: str) -> str:
+    """What an ask calls the field that the service calls `param`."""
+    return {"service_tier": "service_class", "num_logprobs": "logprobs"}.get(param, param)
+
+
 def _prompt(ask: Ask) -> Prompt:
     if (ask.prompt is None) == (ask.messages is None):
         raise InvalidRequest("send either prompt or messages", param="prompt")
@@ -51,7 +57,7 @@ def _sampling(ask: Ask) -> SamplingParams:
     return SamplingParams(
         max_tokens=ask.max_tokens,
         temperature=ask.temperature,
-        top_p=ask.top_p,
+        top_p=nucleus(ask.top_p),
         top_k=ask.top_k,
         min_p=ask.min_p,
         presence_penalty=ask.presence_penalty,
@@ -66,10 +72,4 @@ def _sampling(ask: Ask) -> SamplingParams:
 
 
 def _standing(ask: Ask, classes: ServiceClasses) -> Standing:
-    if ask.service_class and ask.service_class not in classes:
-        names = ", ".join(each.name for each in classes)
-        raise InvalidRequest(
-            f"there is no service class {ask.service_class[:64]!r}, but {names}", param="service_class"
-        )
-    claim = Claim(objective=ask.service_class or None, tenant=ask.tenant)
-    return settle(claim, ANYBODY, classes)
+    return settle(Claim(service_tier=ask.service_class or None, tenant=ask.tenant), ANYBODY, classes)

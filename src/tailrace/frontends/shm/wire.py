@@ -29,6 +29,7 @@ from tailrace.errors import (
     TailraceError,
     UnavailableError,
 )
+from tailrace.frontends.values import Scalar, TokenId
 from tailrace.service.api import ChoiceDelta, TextLogprob, Usage
 from tailrace.types import FinishReason, Level, MissReason
 
@@ -67,13 +68,11 @@ class Down(IntEnum):
     FAILED = 5
 
 
-Scalar = str | int | float | bool | None
 Message = dict[str, Scalar | list[str | dict[str, Scalar]]]
 """Role and content; content is text, or parts. It nests so far and no further, whatever a template does with it."""
 
 _MAX_MESSAGE_CHARS = 2000  # of an error, which must fit into a lane in one piece
 
-TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Seconds = Annotated[float, Meta(gt=0)]
 
 

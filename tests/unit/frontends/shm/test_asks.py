@@ -10,7 +10,7 @@ from msgspec import msgpack
 
 from tailrace.classes import STANDARD
 from tailrace.errors import InvalidRequest
-from tailrace.frontends.shm.asks import decode_ask
+from tailrace.frontends.shm.asks import decode_ask, field_name
 from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, Prompt, Standing, TextPrompt
 from tailrace.types import SamplingParams
 
@@ -99,7 +99,6 @@ def test_a_prompt_is_text_or_messages(fields: dict[str, Any], prompt: Prompt) ->
         ({"prompt": "a", "stop": "a"}, "stop"),
         ({"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids[0]"),
         ({"prompt": "a", "logit_bias": {"5": 1.0}}, "logit_bias"),
-        ({"prompt": "a", "service_class": "platinum"}, "service_class"),
         ({"prompt": "a", "tenant": "x" * 129}, "tenant"),
         ({"prompt": "a", "best_of": 2}, "best_of"),
     ],
@@ -108,6 +107,28 @@ def test_what_is_wrong_is_refused_by_its_field(fields: dict[str, Any], param: st
     with pytest.raises(InvalidRequest) as refused:
         decode(**fields)
     assert refused.value.param == param
+
+
+@pytest.mark.parametrize(("top_p", "taken"), [(0.0, 1e-9), (1e-12, 1e-9), (1e-9, 1e-9), (0.3, 0.3), (-0.1, -0.1)])
+def test_who_sends_top_p_0_wants_the_best_token_as_everywhere(top_p: float, taken: float) -> None:
+    assert decode(prompt="a", top_p=top_p).sampling.top_p == taken
+
+
+@pytest.mark.parametrize(
+    ("word", "class_name"),
+    [("", "silver"), ("auto", "silver"), ("priority", "gold"), ("flex", "bronze"), ("bronze", "bronze")],
+)
+def test_a_class_is_named_by_the_words_of_a_service_tier(word: str, class_name: str) -> None:
+    assert decode(prompt="a", service_class=word).standing.class_name == class_name
+
+
+def test_a_class_that_is_none_is_refused_in_the_words_of_every_front_end() -> None:
+    with pytest.raises(InvalidRequest, match="there is no service tier 'platinum', but auto, ") as refused:
+        decode(prompt="a", service_class="platinum")
+    assert refused.value.param is not None
+    assert field_name(refused.value.param) == "service_class"
+    assert field_name("num_logprobs") == "logprobs"
+    assert field_name("top_p") == "top_p"
 
 
 @given(st.binary() | st.dictionaries(FIELDS, JSON, max_size=6).map(msgpack.encode))

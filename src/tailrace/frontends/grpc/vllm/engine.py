@@ -11,12 +11,12 @@ from tailrace.frontends.admin_key import AdminKey
 from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.grpc.call import Call, Handler, refusing, streaming, unary
 from tailrace.frontends.grpc.config import GrpcConfig
-from tailrace.frontends.grpc.renaming import renamed
 from tailrace.frontends.grpc.sending import send_answer
 from tailrace.frontends.grpc.vllm.answers import AnswerWriter
 from tailrace.frontends.grpc.vllm.fields import check_fields
 from tailrace.frontends.grpc.vllm.live import LiveCalls
 from tailrace.frontends.grpc.vllm.requests import field_place, generation_of
+from tailrace.frontends.renaming import renamed
 from tailrace.frontends.standing import Claim
 from tailrace.service.api import Service
 from tailrace.types import ModelTarget

@@ -5,7 +5,7 @@ import struct
 from smg_grpc_proto.generated import vllm_engine_pb2 as pb
 
 from tailrace.errors import InvalidRequest
-from tailrace.frontends.nucleus import nucleus
+from tailrace.frontends.grpc.sampling import sampling_of
 from tailrace.service.api import Generation, Prompt, Standing, TextPrompt, TokenPrompt
 from tailrace.types import SamplingParams
 
@@ -48,20 +48,14 @@ def _prompt(request: pb.GenerateRequest) -> Prompt:
 
 def _sampling(given: pb.SamplingParams) -> SamplingParams:
     """0 stands for what was not sent where it has no meaning of its own, as in vLLM."""
-    return SamplingParams(
+    return sampling_of(
+        given,
         max_tokens=given.max_tokens if given.HasField("max_tokens") else 0,
-        temperature=_decimal(given.temperature) if given.HasField("temperature") else 1.0,
-        top_p=nucleus(_decimal(given.top_p)) if given.top_p else 1.0,
-        top_k=given.top_k,
-        min_p=_decimal(given.min_p),
-        presence_penalty=_decimal(given.presence_penalty),
-        frequency_penalty=_decimal(given.frequency_penalty),
-        repetition_penalty=_decimal(given.repetition_penalty) if given.repetition_penalty else 1.0,
-        logit_bias=tuple((token_id, _decimal(bias)) for token_id, bias in given.logit_bias.items()),
-        min_tokens=given.min_tokens,
-        ignore_eos=given.ignore_eos,
-        stop_token_ids=tuple(given.stop_token_ids),
+        temperature=given.temperature if given.HasField("temperature") else None,
+        top_p=given.top_p or None,
+        repetition_penalty=given.repetition_penalty or None,
         num_logprobs=given.logprobs if given.HasField("logprobs") else None,
+        meant=_decimal,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tailrace.frontends.http.anthropic.schema import CountBody, MessagesBody, Turn
-from tailrace.frontends.http.parts import text_of
+from tailrace.frontends.parts import text_of
 from tailrace.service.api import ChatPrompt
 
 __all__ = ["prompt_of"]

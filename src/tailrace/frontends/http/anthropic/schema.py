@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from tailrace.frontends.http.body import Count, GenerationBody, Salt, StopString, TemplateArgs
-from tailrace.frontends.http.parts import Content
+from tailrace.frontends.http.body import Count, GenerationBody, StopString
+from tailrace.frontends.parts import Content
+from tailrace.frontends.values import Salt, TemplateArgs
 
 __all__ = ["CountBody", "MessagesBody", "Turn"]
 

@@ -115,7 +115,7 @@ class Http2Connection(asyncio.Protocol):
         """Closes: who has said goodbye takes no more answers."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._state.connections.discard(cast("Any", self))
+        self._state.connections.discard(cast("Any", self))  # as where it was added
         self._is_closed = True
         self._idle.cancel()
         for stream in self._streams.values():

@@ -1,40 +1,11 @@
 """What the model is to continue: messages or raw prompts of the wire as `Prompt`s."""
 
-from collections.abc import Mapping, Sequence
-
 from tailrace.errors import InvalidRequest
-from tailrace.frontends.http.body import Scalar
-from tailrace.frontends.http.openai.schema import Message, PromptBody
-from tailrace.frontends.http.parts import text_of
-from tailrace.service.api import ChatPrompt, InfillPrompt, Prompt, TextPrompt, TokenPrompt
+from tailrace.frontends.chat import chat_prompt
+from tailrace.frontends.http.openai.schema import PromptBody
+from tailrace.service.api import InfillPrompt, Prompt, TextPrompt, TokenPrompt
 
-__all__ = ["chat_prompt", "completion_prompts", "one_prompt"]
-
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_TEXT_TYPES = {"text": frozenset(("cache_control",))}  # caching is automatic
-_HISTORY = ("audio", "function_call", "tool_calls", "tool_call_id")
-
-
-def chat_prompt(
-    messages: Sequence[Message],
-    *,
-    add_generation_prompt: bool | None,
-    continue_final_message: bool | None,
-    template_args: Mapping[str, Scalar | list[Scalar] | dict[str, Scalar]] | None,
-) -> ChatPrompt:
-    """Raises InvalidRequest for roles and parts that are not supported."""
-    is_continued = bool(continue_final_message) or _has_prefix(messages)
-    if is_continued and add_generation_prompt:
-        raise InvalidRequest(
-            "the last message is either continued or followed by a new turn; set add_generation_prompt to false",
-            param="add_generation_prompt",
-        )
-    return ChatPrompt(
-        messages=[_plain_message(message, f"messages[{i}]") for i, message in enumerate(messages)],
-        add_generation_prompt=not is_continued and add_generation_prompt is not False,
-        continue_final_message=is_continued,
-        template_args=template_args or {},
-    )
+__all__ = ["completion_prompts", "one_prompt"]
 
 
 def one_prompt(prompt: str | list[int] | None, fields: PromptBody) -> Prompt:
@@ -55,43 +26,6 @@ def one_prompt(prompt: str | list[int] | None, fields: PromptBody) -> Prompt:
         continue_final_message=fields.continue_final_message,
         template_args=fields.chat_template_kwargs,
     )
-
-
-def _has_prefix(messages: Sequence[Message]) -> bool:
-    """Whether the last message is marked as the start of the answer; no other may be."""
-    for i, message in enumerate(messages):
-        if message.prefix and (i + 1 < len(messages) or message.role != "assistant"):
-            raise InvalidRequest(
-                "only the last message, from the assistant, can be a prefix", param=f"messages[{i}].prefix"
-            )
-    return bool(messages[-1].prefix)
-
-
-def _plain_message(message: Message, place: str) -> dict[str, str]:
-    if message.role not in _ROLES:
-        raise InvalidRequest(
-            f"{place}.role is {message.role[:32]!r}; it must be one of {', '.join(_ROLES)}", param=f"{place}.role"
-        )
-    for name in _HISTORY:
-        if getattr(message, name):
-            param = f"{place}.{name}"
-            raise InvalidRequest(f"{param} is refused: only text is supported", param=param)
-    plain = {"role": _ROLES[message.role], "content": _text(message, place)}
-    if message.name is not None:
-        plain["name"] = message.name
-    reasoning = message.reasoning_content if message.reasoning_content is not None else message.reasoning
-    if reasoning is not None:
-        plain["reasoning_content"] = reasoning
-    return plain
-
-
-def _text(message: Message, place: str) -> str:
-    content = message.content
-    if content is not None:
-        return text_of(content, f"{place}.content", _TEXT_TYPES)
-    if message.role == "assistant":  # histories have turns that said nothing
-        return ""
-    raise InvalidRequest(f"{place}.content is missing", param=f"{place}.content")
 
 
 def completion_prompts(

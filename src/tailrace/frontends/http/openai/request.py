@@ -1,14 +1,16 @@
 """The bodies of the two kinds of completion as work to do."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tailrace.errors import InvalidRequest
+from tailrace.frontends.chat import chat_prompt
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.decode import BodyDecoder
 from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.openai.fields import OPENAI_FIELDS
 from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionKind, CompletionsForm
-from tailrace.frontends.http.openai.prompts import chat_prompt, completion_prompts
+from tailrace.frontends.http.openai.prompts import completion_prompts
 from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody, CompletionsBody
 from tailrace.frontends.http.sampling import sampling_params
 from tailrace.frontends.model_name import check_model
@@ -90,11 +92,27 @@ def _job(
 ) -> Job:
     n = fields.n or 1
     _check_merged(n, len(prompts), config.max_merged_choices)
+    include_usage, continuous_usage = _usage_wishes(fields)
+    return Job(
+        tuple(_generations(fields, prompts, sampling, request_id, echo=echo)),
+        CompletionsForm(kind, n * len(prompts), has_usage=include_usage),
+        Claim(service_tier=fields.service_tier, priority=fields.priority, tenant=fields.user_id or ""),
+        n,
+        is_streamed=bool(fields.stream),
+        include_usage=include_usage,
+        continuous_usage=continuous_usage,
+    )
+
+
+def _generations(
+    fields: CompletionsBody, prompts: list[Prompt], sampling: SamplingParams, request_id: str, *, echo: bool
+) -> Iterator[Generation]:
+    """One a prompt, each under a name of its own."""
     first = Generation(
         request_id=request_id,
         prompt=prompts[0],
         sampling=sampling,
-        n=n,
+        n=fields.n or 1,
         stop=_stop(fields.stop),
         include_stop=bool(fields.include_stop_str_in_output),
         skip_special_tokens=fields.skip_special_tokens is not False,
@@ -102,18 +120,9 @@ def _job(
         cache_salt=tenant_salt(fields.cache_salt, fields.user_id),
         seed=fields.seed,
     )
-    others = (replace(first, request_id=f"{request_id}.{i}", prompt=prompts[i]) for i in range(1, len(prompts)))
-    include_usage, continuous_usage = _usage_wishes(fields)
-    claim = Claim(service_tier=fields.service_tier, priority=fields.priority, tenant=fields.user_id or "")
-    return Job(
-        (first, *others),
-        CompletionsForm(kind, n * len(prompts), has_usage=include_usage),
-        claim,
-        n,
-        is_streamed=bool(fields.stream),
-        include_usage=include_usage,
-        continuous_usage=continuous_usage,
-    )
+    yield first
+    for i in range(1, len(prompts)):
+        yield replace(first, request_id=f"{request_id}.{i}", prompt=prompts[i])
 
 
 def _check_merged(n: int, num_prompts: int, limit: int) -> None:

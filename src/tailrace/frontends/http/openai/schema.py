@@ -4,8 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tailrace.frontends.http.body import Count, GenerationBody, Salt, StopString, TemplateArgs, TokenId, TopLogprobs
-from tailrace.frontends.http.parts import Content
+from tailrace.frontends.chat import Message
+from tailrace.frontends.http.body import Count, GenerationBody, StopString, TopLogprobs
+from tailrace.frontends.values import Salt, TemplateArgs, TokenId
 
 __all__ = [
     "CacheTenant",
@@ -16,7 +17,6 @@ __all__ = [
     "DetokenizeBody",
     "ExplainBody",
     "InvalidateBody",
-    "Message",
     "PromptBody",
     "StreamOptions",
     "TokenizeBody",
@@ -27,23 +27,6 @@ class StreamOptions(Struct, forbid_unknown_fields=True):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
     include_obfuscation: bool | None = None
-
-
-class Message(Struct, forbid_unknown_fields=True, kw_only=True):
-    """One turn. The fields after `prefix` come back in histories; they must be empty."""
-
-    role: str
-    content: Content | None = None
-    name: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    prefix: bool | None = None
-    refusal: str | None = None
-    annotations: list[object] | None = None
-    audio: object = None
-    function_call: object = None
-    tool_calls: list[object] | None = None
-    tool_call_id: str | None = None
 
 
 Messages = Annotated[list[Message], Meta(min_length=1)]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from tailrace.errors import InvalidRequest
-from tailrace.frontends.http.parts import text_of
 from tailrace.frontends.http.responses.schema import Item, ResponseBody
+from tailrace.frontends.parts import text_of
 from tailrace.service.api import ChatPrompt
 
 __all__ = ["prompt_of"]

@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from tailrace.frontends.http.body import Count, GenerationBody, StopString, TemplateArgs, TopLogprobs
-from tailrace.frontends.http.parts import Part
+from tailrace.frontends.http.body import Count, GenerationBody, StopString, TopLogprobs
+from tailrace.frontends.parts import Part
+from tailrace.frontends.values import TemplateArgs
 
 __all__ = ["Item", "ResponseBody", "StreamOptions", "TextConfig"]
 

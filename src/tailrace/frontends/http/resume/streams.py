@@ -39,7 +39,7 @@ __all__ = ["ResumableStreams", "is_resumable"]
 
 _WISH = b"x-stream-resumable"
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_FORMS = {"chat": CHAT, "completion": COMPLETION}
+_KINDS = {"chat": CHAT, "completion": COMPLETION}
 
 
 class StreamNotFound(RequestError):
@@ -72,7 +72,7 @@ class ResumableStreams:
     async def answer(self, exchange: Exchange, job: Job, head: AnswerHead) -> None:
         """Begins a stream. Raises InvalidRequest for an answer that cannot be taken up again."""
         _check(job)
-        shown = ShownStream(_kind(job), head, job.include_usage, job.continuous_usage)
+        shown = ShownStream(_kind_name(job), head, job.include_usage, job.continuous_usage)
         with self._keeping(exchange, bytes.fromhex(exchange.unique_id), shown, epoch=0) as journal:
             stream = await self._service.start_journaled(job.generations[0], journal)
             async with charged(stream, exchange.visit):
@@ -131,7 +131,7 @@ class ResumableStreams:
         """Sends what is behind the marks."""
         num_choices = len(marks.choices)
         rest = RestOfStream(whole, marks)
-        frames = ChunkWriter(_FORMS[shown.kind].shape, shown.head, num_choices, has_usage=shown.include_usage)
+        frames = ChunkWriter(_KINDS[shown.kind].shape, shown.head, num_choices, has_usage=shown.include_usage)
         writer = MarkedWriter(frames, marks)
         exchange.failure_frames = writer.failure
         clock = GapClock(self._metrics, exchange.service_class or "", exchange.arrived_s, num_choices)
@@ -151,7 +151,7 @@ def _key(exchange: Exchange) -> bytes:
     return hashlib.blake2b(exchange.bearer_token or b"", digest_size=16).digest()
 
 
-def _kind(job: Job) -> Literal["chat", "completion"]:
+def _kind_name(job: Job) -> Literal["chat", "completion"]:
     assert isinstance(job.form, CompletionsForm), "what was checked"
     return "chat" if job.form.kind is CHAT else "completion"
 
