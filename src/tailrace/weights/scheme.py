@@ -9,7 +9,9 @@ from typing import Protocol
 
 from tailrace.errors import UnsupportedModel
 from tailrace.weights.fields import Fields
+from tailrace.weights.quantized.awq import read_awq
 from tailrace.weights.quantized.fp8 import read_fp8
+from tailrace.weights.quantized.gptq import read_gptq
 from tailrace.weights.safetensors import SafetensorsTensor
 from tailrace.weights.stored import FileTensor
 
@@ -43,7 +45,9 @@ class Plain:
 
 # By quant_method; each is given the table of settings.
 _SCHEMES: Mapping[str, Callable[[Fields], Scheme]] = {
+    "awq": read_awq,
     "fp8": read_fp8,
+    "gptq": read_gptq,
 }
 
 

@@ -172,8 +172,8 @@ def test_layers_may_slide_in_any_order() -> None:
         ({"architectures": None, "model_type": "gpt2"}, "architecture 'gpt2' is not supported"),
         ({"architectures": "GemmaForCausalLM"}, "architecture 'GemmaForCausalLM' is not supported"),
         (
-            {"quantization_config": {"quant_method": "awq"}},
-            "quantised by method 'awq' .*take the model's unquantised files .*--quantize.*, or a GGUF file",
+            {"quantization_config": {"quant_method": "hqq"}},
+            "quantised by method 'hqq' .*take the model's unquantised files .*--quantize.*, or a GGUF file",
         ),
         ({"quantization_config": {}}, "quantised by a method that quantization_config does not name .* not supported"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
