@@ -58,37 +58,61 @@ bool is_half(const AnyMatrix& scales) {
     return scales.dtype().bits == 16;
 }
 
-int add_q4(Weights& weights, const Strided<uint8_t, 3>& codes, const AnyMatrix& scales, const AnyMatrix& offsets) {
+Format format_of(const std::string& name) {
+    if (name == "f32") return Format::kF32;
+    if (name == "f16") return Format::kF16;
+    if (name == "bf16") return Format::kBf16;
+    if (name == "q8") return Format::kQ8Half;
+    if (name == "q8 wide") return Format::kQ8;
+    if (name == "q4") return Format::kQ4Half;
+    if (name == "q4 wide") return Format::kQ4;
+    throw std::invalid_argument("no format of weights '" + name + "'");
+}
+
+void require_inputs(const Weights& weights, int id, size_t inputs) {
+    require(static_cast<size_t>(weights.matrix(id).inputs) == inputs, "weights: another number of inputs than planned");
+}
+
+void fill_q4(Weights& weights, int id, int first_row, const Strided<uint8_t, 3>& codes, const AnyMatrix& scales,
+             const AnyMatrix& offsets) {
     require(codes.shape(2) == kGroup / 2, "weights: a 4-bit group is 16 bytes");
     require(scales.shape(0) == codes.shape(0) && scales.shape(1) == codes.shape(1) &&
                 offsets.shape(0) == codes.shape(0) && offsets.shape(1) == codes.shape(1),
             "weights: scales and offsets must have the shape of the groups");
     require(is_half(scales) == is_half(offsets), "weights: scales and offsets must have one type");
+    require_inputs(weights, id, codes.shape(1) * kGroup);
     nb::gil_scoped_release release;
-    return weights.add_q4(view_of(codes), view_of(scales), view_of(offsets), static_cast<int>(codes.shape(0)),
-                          static_cast<int>(codes.shape(1)), is_half(scales));
+    weights.fill_q4(id, first_row, view_of(codes), view_of(scales), view_of(offsets), is_half(scales));
 }
 
-int add_q8(Weights& weights, const Strided<int8_t, 3>& codes, const AnyMatrix& scales) {
+void fill_q8(Weights& weights, int id, int first_row, const Strided<int8_t, 3>& codes, const AnyMatrix& scales) {
     require(codes.shape(2) == kGroup, "weights: an 8-bit group is 32 bytes");
     require(scales.shape(0) == codes.shape(0) && scales.shape(1) == codes.shape(1),
             "weights: scales must have the shape of the groups");
+    require_inputs(weights, id, codes.shape(1) * kGroup);
     nb::gil_scoped_release release;
-    return weights.add_q8(view_of(codes), view_of(scales), static_cast<int>(codes.shape(0)),
-                          static_cast<int>(codes.shape(1)), is_half(scales));
+    weights.fill_q8(id, first_row, view_of(codes), view_of(scales), is_half(scales));
 }
 
 // float32, float16, or bfloat16 as uint16.
-int add_float(Weights& weights, const AnyMatrix& values) {
+void fill_float(Weights& weights, int id, int first_row, const AnyMatrix& values) {
     require(values.stride(1) == 1 || values.shape(1) <= 1, "weights: values of a row are not neighbours");
     const nb::dlpack::dtype type = values.dtype();
     const bool is_float = type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float);
     require((is_float && (type.bits == 16 || type.bits == 32)) || (!is_float && type.bits == 16),
             "weights: values must be float32, float16 or uint16 (bfloat16)");
+    require_inputs(weights, id, values.shape(1));
     const Format format = !is_float ? Format::kBf16 : type.bits == 16 ? Format::kF16 : Format::kF32;
     nb::gil_scoped_release release;
-    return weights.add_float(view_of(values), static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)),
-                             format);
+    weights.fill_float(id, first_row, view_of(values), format);
+}
+
+void place(Weights& weights, const std::string& kind) {
+    const size_t bytes = weights.planned_bytes();
+    if (kind == "private") return weights.place(Memory(bytes));
+    if (kind == "pages") return weights.place(Memory::of_small_pages(bytes));
+    if (kind == "shared") return weights.place(Memory::shared(bytes));
+    throw std::invalid_argument("no memory of kind '" + kind + "': choose one of private, pages, shared");
 }
 
 int add_vector(Weights& weights, const Vector<float>& values) {
@@ -241,9 +265,28 @@ NB_MODULE(_native, module) {
 
     nb::class_<Weights>(module, "Weights")
         .def(nb::init<>())
-        .def("add_q4", &add_q4, "codes"_a, "scales"_a, "offsets"_a)
-        .def("add_q8", &add_q8, "codes"_a, "scales"_a)
-        .def("add_float", &add_float, "values"_a)
+        .def(
+            "add_matrix",
+            [](Weights& self, const std::string& format, int outputs, int inputs) {
+                require(outputs > 0 && inputs > 0, "weights: a matrix has rows and columns");
+                require(!is_quantized(format_of(format)) || inputs % kGroup == 0,
+                        "weights: the inputs of codes come in groups of 32");
+                return self.add_matrix(format_of(format), outputs, inputs);
+            },
+            "kernel_format"_a, "outputs"_a, "inputs"_a)
+        .def("place", &place, "kind"_a)
+        .def(
+            "place_in_file",
+            [](Weights& self, int file, bool is_writable) {
+                self.place(Memory::of_file(file, self.planned_bytes(), is_writable));
+            },
+            "file"_a, "is_writable"_a)
+        .def("fill_q4", &fill_q4, "matrix"_a, "first_row"_a, "codes"_a, "scales"_a, "offsets"_a)
+        .def("fill_q8", &fill_q8, "matrix"_a, "first_row"_a, "codes"_a, "scales"_a)
+        .def("fill_float", &fill_float, "matrix"_a, "first_row"_a, "values"_a)
+        .def("set_ready", &Weights::set_ready, "count"_a)
+        .def_prop_ro("num_ready", &Weights::num_ready)
+        .def_prop_ro("planned_bytes", &Weights::planned_bytes)
         .def("add_vector", &add_vector, "values"_a)
         .def(
             "interleave", [](Weights& self, int gate, int up) { self.interleave(gate, up, kGatedOutputs / kTile); },
@@ -286,6 +329,7 @@ NB_MODULE(_native, module) {
             "weights"_a, "isa"_a, "max_tokens"_a, "max_samples"_a, "max_sequences"_a, "max_blocks_per_sequence"_a,
             "num_blocks"_a, "block_tokens"_a, "num_threads"_a, "caches"_a, "kv_format"_a, "activation_bytes"_a,
             "private_bytes"_a)
+        .def("need", &Program::need, "num_weights"_a)
         .def(
             "finish",
             [](Program& self, size_t logits, int vocab, int num_embeddings) {

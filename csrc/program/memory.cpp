@@ -64,6 +64,36 @@ Memory::Memory(size_t bytes) {
     size_ = padded - skipped;
 }
 
+Memory Memory::of_small_pages(size_t bytes) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#ifdef MAP_NORESERVE
+    flags |= MAP_NORESERVE;
+#endif
+    return mapped(bytes, PROT_READ | PROT_WRITE, flags, -1);
+}
+
+Memory Memory::shared(size_t bytes) {
+    Memory memory = mapped(bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1);
+#ifdef MADV_HUGEPAGE
+    madvise(memory.data_, memory.size_, MADV_HUGEPAGE);  // a wish, which few systems grant to shared memory
+#endif
+    return memory;
+}
+
+Memory Memory::of_file(int file, size_t bytes, bool is_writable) {
+    return mapped(bytes, is_writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file);
+}
+
+Memory Memory::mapped(size_t bytes, int protection, int flags, int file) {
+    void* start = mmap(nullptr, bytes, protection, flags, file, 0);
+    if (start == MAP_FAILED) throw std::bad_alloc();
+    Memory memory;
+    memory.data_ = static_cast<uint8_t*>(start);
+    memory.size_ = bytes;
+    memory.page_bytes_ = system_page();
+    return memory;
+}
+
 Memory::~Memory() {
     if (data_) munmap(data_, size_);
 }

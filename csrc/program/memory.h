@@ -1,4 +1,4 @@
-// Large zeroed memory straight from the system, in huge pages where it gives them; touched pages only are resident.
+// Large memory straight from the system, zeroed or the bytes of a file; touched pages only are resident.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,14 @@ namespace tailrace {
 class Memory {
   public:
     Memory() = default;
-    // Throws std::bad_alloc.
+    // This process's own, in huge pages where the system gives them. Throws std::bad_alloc.
     explicit Memory(size_t bytes);
+    // This process's own, in pages as small as they come, so that as little as one can be given back.
+    static Memory of_small_pages(size_t bytes);
+    // Also of the processes that are forked from here on: what one writes, all see.
+    static Memory shared(size_t bytes);
+    // The first bytes of a file, which has to be as long, for reading or for writing it too.
+    static Memory of_file(int file, size_t bytes, bool is_writable);
     ~Memory();
     Memory(Memory&& other) noexcept;
     Memory& operator=(Memory&& other) noexcept;
@@ -27,6 +33,8 @@ class Memory {
     size_t resident_bytes() const;
 
   private:
+    static Memory mapped(size_t bytes, int protection, int flags, int file);
+
     uint8_t* data_ = nullptr;
     size_t size_ = 0;
     size_t page_bytes_ = 1;

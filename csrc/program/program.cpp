@@ -168,6 +168,9 @@ Worker Program::worker(int thread) const {
 }
 
 void Program::enter(int thread, int stage) {
+    if (stage < static_cast<int>(needed_.size()) && weights_->num_ready() < needed_[stage]) {
+        weights_->wait_for(needed_[stage]);
+    }
     int first = stage;
     while (first > 0 && num_pieces_[first - 1] == 0) --first;
     for (; first < stage; ++first) stages_[first]->prepare(worker(thread));

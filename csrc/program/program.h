@@ -33,6 +33,8 @@ class Program final : private Work {
     void add(std::unique_ptr<Stage> stage) { stages_.push_back(std::move(stage)); }
     // The stage that was added last, if any.
     Stage* last_stage() const { return stages_.empty() ? nullptr : stages_.back().get(); }
+    // The last stage waits until so many of the weights are whole.
+    void need(uint32_t num_weights) { needed_.resize(stages_.size() - 1), needed_.push_back(num_weights); }
     // Says that the last stage puts out the logits, into which buffer, and how many token ids there are.
     void finish(const FloatBuffer& logits, int num_embeddings);
 
@@ -87,6 +89,7 @@ class Program final : private Work {
     std::vector<Memory> copies_;
     std::vector<Memory> scratches_;
     std::vector<std::unique_ptr<Stage>> stages_;
+    std::vector<uint32_t> needed_;  // of the weights, by each stage
     FloatBuffer logits_{0, 0};
     int num_embeddings_ = 0;
     bool picks_best_ = false;  // the last stage can choose the best token itself

@@ -1,6 +1,8 @@
-// The weights of a model in the layout of the kernels (kernels/layout.h), packed once from whatever view they come in.
+// The weights of a model in the layout of the kernels (kernels/layout.h). First all are planned, then they get memory,
+// then they are filled, in any order and by any thread, or process that shares the memory; who reads waits for them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -21,37 +23,54 @@ struct Matrix {
     Format format;
     int outputs;
     int inputs;
-    std::vector<Tile> tiles;  // column counts from 0
+    std::vector<Tile> tiles;  // column counts from 0; without data until there is memory
 };
 
 class Weights {
   public:
-    Weights() = default;
+    Weights();
     Weights(const Weights&) = delete;
     Weights& operator=(const Weights&) = delete;
 
-    // Each returns the number of the new matrix or vector.
-    int add_q4(const View& codes, const View& scales, const View& offsets, int outputs, int groups, bool half);
-    int add_q8(const View& codes, const View& scales, int outputs, int groups, bool half);
-    int add_float(const View& values, int outputs, int inputs, Format format);
+    // Planning: each returns the number of the new matrix or vector.
+    int add_matrix(Format format, int outputs, int inputs);
     int add_vector(const float* values, int count);
-
     // Lays the tiles of two matrices of one shape alternately, `run` of each, so that who multiplies with both reads
-    // one stream. Call before anybody has taken tiles of them.
+    // one stream.
     void interleave(int first, int second, int run);
+    // What all matrices take, and a little more, which kernels prefetch.
+    size_t planned_bytes() const;
+
+    // Ends planning. The memory has the planned bytes, or is empty: then nobody reads or fills.
+    void place(Memory memory);
+    bool is_placed() const { return memory_.size() > 0; }
+
+    // Filling: rows [first_row, first_row + view.rows) of a matrix; `first_row` begins a tile. Throws
+    // std::invalid_argument for what does not fit.
+    void fill_q4(int id, int first_row, const View& codes, const View& scales, const View& offsets, bool half);
+    void fill_q8(int id, int first_row, const View& codes, const View& scales, bool half);
+    void fill_float(int id, int first_row, const View& values, Format format);
+    // Whoever fills says how many of the weights are whole, counted in an order that it shares with who reads.
+    void set_ready(uint32_t count) { ready()->store(count, std::memory_order_release); }
+    uint32_t num_ready() const { return ready()->load(std::memory_order_acquire); }
+    // Blocks until so many are.
+    void wait_for(uint32_t count) const;
 
     const Matrix& matrix(int id) const { return matrices_.at(id); }
     const std::vector<float>& vector(int id) const { return vectors_.at(id); }
     size_t num_bytes() const { return num_bytes_; }
 
   private:
-    Matrix& add_matrix(Format format, int outputs, int inputs);
-    uint8_t* allocate(size_t bytes);
+    std::atomic<uint32_t>* ready() const { return reinterpret_cast<std::atomic<uint32_t>*>(ready_.data()); }
+    // The tiles that hold these rows.
+    const Tile* tiles_of(int id, int first_row, const View& view, Format format) const;
 
     std::vector<Matrix> matrices_;
+    std::vector<std::vector<size_t>> places_;  // of each matrix's tiles, in the memory
     std::vector<std::vector<float>> vectors_;
-    std::vector<Memory> chunks_;
-    size_t used_ = 0;  // of the last chunk
+    Memory memory_;
+    Memory ready_;  // shared, whatever the weights are
+    size_t end_ = 0;
     size_t num_bytes_ = 0;
 };
 

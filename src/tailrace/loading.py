@@ -15,7 +15,7 @@ from tailrace.levels.config import LevelsConfig
 from tailrace.levels.opening import open_levels
 from tailrace.limits import settle_limits, widest_window
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Backend, Executable, Limits, PackedProgram
+from tailrace.ops.api import Backend, Executable, Limits, PackedProgram, Progress
 from tailrace.ops.load import load_backend
 from tailrace.ops.program import Program
 from tailrace.runtime.runner import Runner
@@ -24,7 +24,6 @@ from tailrace.service.api import ModelCard
 from tailrace.service.warm import WarmerConfig
 from tailrace.version import __version__
 from tailrace.weights.checkpoint import Checkpoint
-from tailrace.weights.counted import CountedTensors, LoadProgress
 
 __all__ = ["LoadedModel", "PackedModel", "PlannedModel", "load_model", "plan_model"]
 
@@ -99,16 +98,13 @@ class PlannedModel:
             eos_ids=tuple(self.checkpoint.eos_ids),
         )
 
-    def pack(self, progress: LoadProgress | None = None) -> "PackedModel":
+    def pack(self, progress: Progress | None = None) -> "PackedModel":
         """Read the weights. Takes seconds for large models; `progress` follows."""
-        tensors = self.checkpoint.tensors
-        if progress is not None:
-            tensors = CountedTensors(tensors, progress)
-        packed = self.backend.pack(self.program, tensors, self.limits)
+        packed = self.backend.pack(self.program, self.checkpoint.tensors, self.limits, progress)
         self.checkpoint.release_pages()
         return PackedModel(self, packed)
 
-    def load(self, progress: LoadProgress | None = None) -> "LoadedModel":
+    def load(self, progress: Progress | None = None) -> "LoadedModel":
         """Pack and start at once."""
         return self.pack(progress).start()
 
@@ -169,6 +165,6 @@ def plan_model(checkpoint: Checkpoint, config: EngineConfig) -> PlannedModel:
     return PlannedModel(checkpoint, program, backend, limits)
 
 
-def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: LoadProgress | None = None) -> LoadedModel:
+def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: Progress | None = None) -> LoadedModel:
     """Plan and load at once."""
     return plan_model(checkpoint, config).load(progress)

@@ -14,10 +14,10 @@ from tailrace.measure.reads import read_bytes
 from tailrace.measure.report import ShapeReport, decode_report
 from tailrace.measure.streams import SteadyDecode, Streams, Workload, run_workload
 from tailrace.models.registry import build_program
+from tailrace.ops.api import Progress
 from tailrace.ops.load import load_backend, reading_rate
 from tailrace.ops.program import Program
 from tailrace.weights.checkpoint import Checkpoint
-from tailrace.weights.counted import LoadProgress
 from tailrace.weights.synthetic import SyntheticFormat
 from tailrace.weights.synthetic_checkpoint import packed_bytes, synthetic_checkpoint
 
@@ -41,7 +41,7 @@ def measure_shape(
     workload: Workload,
     config: EngineConfig,
     *,
-    progress: LoadProgress,
+    progress: Progress,
     say: Callable[[str], None],
 ) -> ShapeReport:
     """Draw and load the model, and run the workload; `say` is told what is being measured.

@@ -4,7 +4,7 @@ A model composes ops on symbolic tensors whose only free sizes are `tokens` (T, 
 the rows that go through the head). The recorded list is the `Program`; back ends run it. Everything here is plain data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -23,6 +23,7 @@ __all__ = [
     "KvFormat",
     "Limits",
     "PackedProgram",
+    "Progress",
     "SampleOutputs",
     "SamplingInputs",
     "StepInputs",
@@ -30,6 +31,7 @@ __all__ = [
 
 MAX_TOP_LOGPROBS = 20
 
+Progress = Callable[[int, int], None]  # weights taken, weights in all
 KvFormat = Literal["bf16", "int8", "fp8_e4m3", "f32"]
 
 
@@ -188,8 +190,14 @@ class Backend(Protocol):
         """Memory of one block in all caches of the program, known before anything is loaded."""
         ...
 
-    def pack(self, program: Program, weights: "Mapping[str, PackedTensor]", limits: Limits) -> "PackedProgram":
-        """Take the weights into this back end's own layout. Starts no thread: the process may still be forked."""
+    def pack(
+        self,
+        program: Program,
+        weights: "Mapping[str, PackedTensor]",
+        limits: Limits,
+        progress: Progress | None = None,
+    ) -> "PackedProgram":
+        """Take the weights into this back end's own layout. Leaves no thread: the process may still be forked."""
         ...
 
     def load(self, program: Program, weights: "Mapping[str, PackedTensor]", limits: Limits) -> Executable:

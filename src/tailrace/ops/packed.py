@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError
 
-__all__ = ["GROUP", "PackedTensor", "WeightFormat", "from_float32", "quantize_int4", "quantize_int8"]
+__all__ = [
+    "GROUP",
+    "PackedTensor",
+    "WeightFormat",
+    "from_float32",
+    "has_half_scales",
+    "quantize_int4",
+    "quantize_int8",
+]
 
 GROUP = 32  # inputs that share one scale
 
@@ -49,14 +57,20 @@ class PackedTensor:
 
     def rows(self, indices: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """Float32 values of some rows, [len(indices), in]."""
-        picked = PackedTensor(
-            shape=(len(indices), *self.shape[1:]),
+        return _to_float32(self._picked(indices, len(indices)))
+
+    def cut(self, begin: int, end: int) -> "PackedTensor":
+        """Rows [begin, end) of a matrix, as views."""
+        return self._picked(slice(begin, end), end - begin)
+
+    def _picked(self, rows: Any, count: int) -> "PackedTensor":
+        return PackedTensor(
+            shape=(count, *self.shape[1:]),
             format=self.format,
-            values=self.values[indices],
-            scales=None if self.scales is None else self.scales[indices],
-            offsets=None if self.offsets is None else self.offsets[indices],
+            values=self.values[rows],
+            scales=None if self.scales is None else self.scales[rows],
+            offsets=None if self.offsets is None else self.offsets[rows],
         )
-        return _to_float32(picked)
 
 
 def _to_float32(tensor: PackedTensor) -> NDArray[np.float32]:
@@ -73,6 +87,18 @@ def _to_float32(tensor: PackedTensor) -> NDArray[np.float32]:
     assert tensor.offsets is not None
     codes = np.concatenate([values & 15, values >> 4], axis=-1).astype(np.float32)
     return (codes * scales + tensor.offsets.astype(np.float32)[..., None]).reshape(tensor.shape)
+
+
+def has_half_scales(tensor: PackedTensor) -> bool:
+    """Whether scales and offsets lose nothing as float16, which halves what is read of them in each step."""
+    return all(_is_half(part) for part in (tensor.scales, tensor.offsets) if part is not None)
+
+
+def _is_half(values: NDArray[np.floating[Any]]) -> bool:
+    if values.dtype == np.float16:
+        return True
+    with np.errstate(over="ignore"):
+        return np.array_equal(values.astype(np.float16).astype(values.dtype), values)
 
 
 def from_float32(values: NDArray[np.float32]) -> PackedTensor:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, EngineError
-from tailrace.ops.api import KvFormat, Limits, SampleOutputs, SamplingInputs, StepInputs
+from tailrace.ops.api import KvFormat, Limits, Progress, SampleOutputs, SamplingInputs, StepInputs
 from tailrace.ops.packed import PackedTensor
 from tailrace.ops.program import (
     Embed,
@@ -48,12 +48,22 @@ class ReferenceBackend:
     def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
         return program.kv_values_per_token * block_tokens * np.dtype(np.float32).itemsize
 
-    def pack(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "ReferencePackedProgram":
+    def pack(
+        self,
+        program: Program,
+        weights: Mapping[str, PackedTensor],
+        limits: Limits,
+        progress: Progress | None = None,
+    ) -> "ReferencePackedProgram":
         """Dequantise every weight the program reads.
 
         Raises CheckpointError when one is missing or has another shape than the program expects.
         """
-        loaded = {name: _load_weight(weights, weight) for name, weight in program.weights.items()}
+        loaded: dict[str, Array] = {}
+        for name, weight in program.weights.items():
+            loaded[name] = _load_weight(weights, weight)
+            if progress is not None:
+                progress(len(loaded), len(program.weights))
         return ReferencePackedProgram(program, loaded, limits)
 
     def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "ReferenceExecutable":

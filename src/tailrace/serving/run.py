@@ -12,6 +12,7 @@ from tailrace.frontends.key_file import read_clients
 from tailrace.frontends.shm.lobby import claimed
 from tailrace.frontends.standing import ANYBODY, Client
 from tailrace.loading import PackedModel, PlannedModel, plan_model
+from tailrace.ops.api import Progress
 from tailrace.serving.api import ApiProcess
 from tailrace.serving.children import Child, fork
 from tailrace.serving.engine import kv_events, run_engine
@@ -20,7 +21,6 @@ from tailrace.serving.supervisor import Supervisor
 from tailrace.serving.warming import ListedPrompts
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
-from tailrace.weights.counted import LoadProgress
 from tailrace.weights.load import open_checkpoint
 
 __all__ = ["serve"]
@@ -30,7 +30,7 @@ def serve(
     config: ServeConfig,
     on_planned: Callable[[PlannedModel], None],
     on_ready: Callable[[Places, float], None],
-    progress: LoadProgress | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT; then let running streams finish.
 
@@ -88,7 +88,7 @@ class _Server:
         self._api = ApiProcess(config, plan, self._shared, places, clients)
         self._packed: PackedModel | None = None
 
-    def run(self, on_ready: Callable[[Places, float], None], progress: LoadProgress | None) -> None:
+    def run(self, on_ready: Callable[[Places, float], None], progress: Progress | None) -> None:
         board = self._shared.board
         supervisor = Supervisor(
             board,

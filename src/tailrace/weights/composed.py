@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,62 @@ from numpy.typing import NDArray
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
 from tailrace.weights.stored import Shape, StoredTensor
 
-__all__ = ["Bands", "Stacked", "Turned"]
+__all__ = ["Bands", "Cut", "Stacked", "Turned", "cut"]
+
+
+@runtime_checkable
+class _Cuttable(Protocol):
+    """A tensor some of whose rows are a tensor too, at no cost."""
+
+    def cut(self, begin: int, end: int) -> StoredTensor: ...
+
+
+def cut(stored: StoredTensor, begin: int, end: int) -> StoredTensor:
+    """Rows [begin, end) of a matrix."""
+    if (begin, end) == (0, stored.shape[0]):
+        return stored
+    return stored.cut(begin, end) if isinstance(stored, _Cuttable) else Cut(stored, begin, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows [begin, end) of a matrix that has to be unpacked for them as a whole."""
+
+    whole: StoredTensor
+    begin: int
+    end: int
+
+    @property
+    def shape(self) -> Shape:
+        return self.end - self.begin, *self.whole.shape[1:]
+
+    @property
+    def stored_format(self) -> str:
+        return self.whole.stored_format
+
+    @property
+    def where(self) -> str:
+        return self.whole.where
+
+    @property
+    def format(self) -> WeightFormat | None:
+        return self.whole.format
+
+    @property
+    def has_half_scales(self) -> bool:
+        return self.whole.has_half_scales
+
+    def packed(self) -> PackedTensor:
+        return self.whole.packed().cut(self.begin, self.end)
+
+    def rows(self, begin: int, end: int) -> NDArray[np.float32]:
+        return self.whole.rows(self.begin + begin, self.begin + end)
+
+    def release(self) -> None:
+        """Once the last rows are done."""
+        if self.end == self.whole.shape[0]:
+            self.whole.release()
+
 
 _DTYPES: dict[WeightFormat | None, str] = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}
 
@@ -41,6 +96,19 @@ class Stacked:
             return formats.pop()
         return "f32" if formats <= _DTYPES.keys() else None
 
+    @property
+    def has_half_scales(self) -> bool:
+        return all(part.has_half_scales for part in self.parts)
+
+    def cut(self, begin: int, end: int) -> StoredTensor:
+        """Rows [begin, end)."""
+        height = self.parts[0].shape[0]
+        pieces = [cut(self.parts[part], first, last) for part, first, last in _cuts(begin, end, height)]
+        if len(pieces) == 1:
+            return pieces[0]
+        are_alike = len({piece.shape for piece in pieces}) == 1
+        return Stacked(pieces) if are_alike else Cut(self, begin, end)
+
     def packed(self) -> PackedTensor:
         """Copied part by part, so that the files need not be in memory beside it."""
         format_ = self.format or "f32"
@@ -54,7 +122,7 @@ class Stacked:
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         height = self.parts[0].shape[0]
-        return np.concatenate([self.parts[part].rows(first, last) for part, first, last in _cut(begin, end, height)])
+        return np.concatenate([self.parts[part].rows(first, last) for part, first, last in _cuts(begin, end, height)])
 
     def release(self) -> None:
         for part in self.parts:
@@ -87,6 +155,10 @@ class Bands:
     def format(self) -> WeightFormat | None:
         return self.whole.format
 
+    @property
+    def has_half_scales(self) -> bool:
+        return self.whole.has_half_scales
+
     def packed(self) -> PackedTensor:
         packed = self.whole.packed()
         return PackedTensor(
@@ -100,7 +172,7 @@ class Bands:
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         pieces = [
             self.whole.rows(band * self.stride + self.offset + first, band * self.stride + self.offset + last)
-            for band, first, last in _cut(begin, end, self.height)
+            for band, first, last in _cuts(begin, end, self.height)
         ]
         return np.concatenate(pieces)
 
@@ -137,6 +209,10 @@ class Turned:
         """Groups that share a scale run along the other side now: only floats stay what they are."""
         return self.whole.format if self.whole.format in _DTYPES else None
 
+    @property
+    def has_half_scales(self) -> bool:
+        return True
+
     def packed(self) -> PackedTensor:
         packed = self.whole.packed()
         values = packed.dequantize() if self.format is None else packed.values
@@ -146,7 +222,7 @@ class Turned:
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         pieces = [
             self.whole.rows(block * self.height, (block + 1) * self.height)[:, first:last].T
-            for block, first, last in _cut(begin, end, self.whole.shape[1])
+            for block, first, last in _cuts(begin, end, self.whole.shape[1])
         ]
         return np.concatenate(pieces)
 
@@ -174,7 +250,7 @@ def _copy(part: PackedTensor, whole: PackedTensor, begin: int) -> None:
             room[rows] = piece
 
 
-def _cut(begin: int, end: int, height: int) -> Iterator[tuple[int, int, int]]:
+def _cuts(begin: int, end: int, height: int) -> Iterator[tuple[int, int, int]]:
     """Rows [begin, end) as (block, first, last) of blocks of `height` rows."""
     for block in range(begin // height, -(-end // height)):
         yield block, max(begin - block * height, 0), min(end - block * height, height)

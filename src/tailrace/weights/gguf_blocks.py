@@ -77,6 +77,14 @@ class GgufTensor:
         exact = _EXACT.get(self.stored_format)
         return exact[0] if exact and len(self.shape) == 2 else None
 
+    @property
+    def has_half_scales(self) -> bool:
+        """Whether `packed` has scales and offsets that float16 holds: as a row of it shows."""
+        if self.stored_format not in _REPACKED:
+            return True
+        codes = self._read(self._blocks()[:1])
+        return all(part.dtype == np.float16 for part in (codes.scales, codes.offsets) if part is not None)
+
     def check(self) -> None:
         """Raises UnsupportedModel for block types that no weight has."""
         if self.stored_format in _NEVER_WEIGHTS:
@@ -86,6 +94,12 @@ class GgufTensor:
         """The matrices of a tensor [count, rows, columns] one below the other."""
         rows = math.prod(self.shape[:-1])
         return replace(self, info=replace(self.info, shape=(rows, self.shape[-1])))
+
+    def cut(self, begin: int, end: int) -> Self:
+        """Rows [begin, end) of a matrix."""
+        row_bytes = self.info.num_bytes // self.shape[0]
+        shape = (end - begin, *self.shape[1:])
+        return replace(self, info=replace(self.info, shape=shape, begin=self.info.begin + begin * row_bytes))
 
     def packed(self) -> PackedTensor:
         """The tensor without loss; float32 where no other format holds it."""

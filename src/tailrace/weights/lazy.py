@@ -7,8 +7,9 @@ import numpy as np
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
-from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
-from tailrace.weights.composed import Stacked
+from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
+from tailrace.ops.source import WeightForm
+from tailrace.weights.composed import Stacked, cut
 from tailrace.weights.expected import expected_shapes
 from tailrace.weights.finite import is_finite
 from tailrace.weights.layer_settings import LayerSettings
@@ -48,6 +49,29 @@ class LazyTensors(Mapping[str, PackedTensor]):
     def precision_words(self) -> str:
         """The precision of these tensors in words, the same for all that come to the same here."""
         return self.precision.weight_words(_classes(self.stored))
+
+    def form(self, name: str) -> WeightForm:
+        """How `part` gives a tensor, without reading it."""
+        stored = self.stored[name]
+        mode = self._mode(name, stored)
+        if mode is None:
+            return WeightForm(stored.shape, stored.format or "f32", stored.has_half_scales)
+        return WeightForm(stored.shape, "q8" if mode == "int8" else "q4", is_narrowed=True)
+
+    def part(self, name: str, begin: int, end: int) -> PackedTensor:
+        """Rows [begin, end) of a matrix, or a whole vector. Raises CheckpointError when the values are not finite."""
+        whole = self.stored[name]
+        stored, mode = cut(whole, begin, end), self._mode(name, whole)
+        if mode is not None:
+            packed, _ = quantize_rows(stored.rows, stored.shape, mode, stored.where)
+        else:
+            with np.errstate(all="ignore"):
+                packed = _checked(stored, stored.packed())
+            if packed.format != (whole.format or "f32"):  # of tensors side by side, each may have a format of its own
+                return from_float32(packed.dequantize())
+            return packed
+        stored.release()
+        return packed
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored)

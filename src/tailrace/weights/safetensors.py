@@ -66,6 +66,11 @@ class SafetensorsTensor:
         """The packed format of the stored values."""
         return _READABLE[self.stored_format][0]
 
+    @property
+    def has_half_scales(self) -> bool:
+        """It has none."""
+        return True
+
     def check(self) -> None:
         """Raises UnsupportedModel for a dtype that is no weight's, CheckpointError when size and shape disagree."""
         if self.stored_format not in _READABLE:
@@ -88,6 +93,12 @@ class SafetensorsTensor:
     def as_matrix(self) -> Self:
         """The matrices of a tensor [count, rows, columns] one below the other."""
         return replace(self, shape=(math.prod(self.shape[:-1]), self.shape[-1]))
+
+    def cut(self, begin: int, end: int) -> Self:
+        """Rows [begin, end) of a matrix."""
+        row_bytes = (self.end - self.begin) // self.shape[0]
+        first = self.begin + begin * row_bytes
+        return replace(self, shape=(end - begin, *self.shape[1:]), begin=first, end=first + (end - begin) * row_bytes)
 
     def bits(self) -> NDArray[Any]:
         """The stored numbers, a view; bfloat16 and fp8 as unsigned integers of their width."""

@@ -44,6 +44,11 @@ class StoredTensor(Protocol):
         """The packed format that holds the stored values exactly; None: there is none but float32."""
         ...
 
+    @property
+    def has_half_scales(self) -> bool:
+        """Whether float16 holds the scales and offsets of `packed`, if it has any; else float32 does."""
+        ...
+
     def packed(self) -> PackedTensor:
         """The tensor without loss; float32 where no other format holds it."""
         ...

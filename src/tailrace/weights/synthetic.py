@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tailrace.models.config import ModelConfig
 from tailrace.models.registry import build_program
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
+from tailrace.ops.source import WeightForm
 from tailrace.weights.names import tensor_class
 from tailrace.weights.precision import Precision, precision_class
 
@@ -66,6 +67,15 @@ class SyntheticTensors(Mapping[str, PackedTensor]):
                 return _bf16(bits, shape, _deviation(name, shape))
             case _:
                 return from_float32(_float32(np.random.Generator(bits), name, shape))
+
+    def form(self, name: str) -> WeightForm:
+        """How it is packed, without drawing it."""
+        return WeightForm(self.shapes[name], self.format_of(name))
+
+    def part(self, name: str, begin: int, end: int) -> PackedTensor:
+        """Rows of a tensor that is drawn as a whole."""
+        tensor = self[name]
+        return tensor if len(tensor.shape) == 1 else tensor.cut(begin, end)
 
     def format_of(self, name: str) -> WeightFormat:
         """How it is packed, without drawing it."""

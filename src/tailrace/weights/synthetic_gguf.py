@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tailrace.errors import SetupError
 from tailrace.models.config import ModelConfig
 from tailrace.models.rope import rope_spec
+from tailrace.ops.api import Progress
 from tailrace.ops.packed import PackedTensor, WeightFormat
-from tailrace.weights.counted import LoadProgress
 from tailrace.weights.gguf_rope import ROPE_FACTORS
 from tailrace.weights.names import GGUF_NAMES, file_name, tensor_class
 from tailrace.weights.synthetic import SyntheticTensors
@@ -48,7 +48,7 @@ class _Entry:
         return prod(self.shape) // num_values * num_bytes
 
 
-def write_gguf(tensors: SyntheticTensors, path: Path, progress: LoadProgress) -> None:
+def write_gguf(tensors: SyntheticTensors, path: Path, progress: Progress) -> None:
     """Write the model a tensor at a time; there is a file of this name once it is whole.
 
     Raises SetupError when the disk is full or does not let itself be written to.
@@ -71,7 +71,7 @@ def _refuse_too_large(path: Path, num_bytes: int) -> None:
         raise SetupError(f"{path} takes {num_bytes / 1e9:.1f} GB, and {free / 1e9:.1f} GB of the disk are free")
 
 
-def _write(path: Path, tensors: SyntheticTensors, entries: Mapping[str, _Entry], progress: LoadProgress) -> None:
+def _write(path: Path, tensors: SyntheticTensors, entries: Mapping[str, _Entry], progress: Progress) -> None:
     factors = _rope_factors(tensors.config)
     writer = _writer(path, tensors.config)
     try:

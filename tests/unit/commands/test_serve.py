@@ -11,8 +11,8 @@ from tailrace.commands import serve
 from tailrace.config import EngineConfig, KvEventsConfig, ModelSource, ServeConfig, WarmConfig
 from tailrace.errors import SetupError
 from tailrace.levels.config import LevelsConfig
+from tailrace.ops.api import Progress
 from tailrace.serving.shared import Places
-from tailrace.weights.counted import LoadProgress
 from tailrace.weights.load import open_checkpoint
 from tailrace.weights.precision import Precision
 
@@ -25,7 +25,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeConfig]:
         config: ServeConfig,
         on_planned: Callable[[PlannedModel], None],
         on_ready: Callable[[Places, float], None],
-        progress: LoadProgress,
+        progress: Progress,
     ) -> None:
         configs.append(config)
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -33,6 +33,10 @@ class InMemory:
     def format(self) -> WeightFormat | None:
         return self.tensor.format
 
+    @property
+    def has_half_scales(self) -> bool:
+        return True
+
     def packed(self) -> PackedTensor:
         return self.tensor
 

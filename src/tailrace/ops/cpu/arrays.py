@@ -1,4 +1,4 @@
-"""Weights' arrays in the form that the native module takes them in: no wider, and no more regular, than need be."""
+"""Weights' arrays in the form that the native module takes them in."""
 
 from typing import Any
 
@@ -7,27 +7,20 @@ from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError
 
-__all__ = ["compact", "exportable"]
+__all__ = ["exportable", "scales_as"]
 
 
-def compact(*parts: NDArray[np.floating[Any]] | None) -> tuple[NDArray[np.floating[Any]], ...]:
-    """All in float16 if that keeps every value, else all in float32: half the bytes to read in each step."""
-    present = [part for part in parts if part is not None]
-    if len(present) < len(parts):
+def scales_as(dtype: type[np.floating[Any]], scales: NDArray[np.floating[Any]] | None) -> NDArray[np.floating[Any]]:
+    """Scales, or offsets, of this type. Raises CheckpointError where it does not hold one of them."""
+    if scales is None:
         raise CheckpointError("a quantised tensor has no scales")
-    halves = [_as_half(part) for part in present]
-    kept = [half for half in halves if half is not None]
-    if len(kept) == len(present):
-        return tuple(exportable(half) for half in kept)
-    return tuple(np.ascontiguousarray(part, np.float32) for part in present)
-
-
-def _as_half(values: NDArray[np.floating[Any]]) -> NDArray[np.float16] | None:
-    if values.dtype == np.float16:
-        return values
+    if scales.dtype == dtype:
+        return exportable(scales)
     with np.errstate(over="ignore"):
-        half = values.astype(np.float16)
-    return half if np.array_equal(half.astype(values.dtype), values) else None
+        converted = np.ascontiguousarray(scales, dtype)
+    if dtype == np.float16 and not np.array_equal(converted.astype(scales.dtype), scales):
+        raise CheckpointError("a quantised tensor has scales beyond float16")
+    return converted
 
 
 def exportable(values: NDArray[Any]) -> NDArray[Any]:

@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 
 from tailrace.errors import EngineError, SetupError
 from tailrace.ops import _native
-from tailrace.ops.api import MAX_TOP_LOGPROBS, KvFormat, Limits, SampleOutputs, SamplingInputs, StepInputs
+from tailrace.ops.api import MAX_TOP_LOGPROBS, KvFormat, Limits, Progress, SampleOutputs, SamplingInputs, StepInputs
 from tailrace.ops.cpu.activations import ActivationMemory
 from tailrace.ops.cpu.latent import padded_caches
 from tailrace.ops.cpu.lowering import lower, matrices_of
 from tailrace.ops.cpu.recorder import Recorder
-from tailrace.ops.cpu.stages import Buffer, ExpertGatedStage, GatedStage, Stage
+from tailrace.ops.cpu.stages import Buffer, ExpertGatedStage, GatedStage, Stage, weights_of
 from tailrace.ops.cpu.store import WeightStore
 from tailrace.ops.packed import PackedTensor
 from tailrace.ops.program import Embed, Experts, Program
+from tailrace.ops.source import source_of
 
 __all__ = [
     "ISA_VARIABLE",
@@ -81,15 +82,28 @@ class CpuBackend:
         )
         return tile_bytes * block_tokens // _native.TILE_TOKENS
 
-    def pack(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuPackedProgram":
-        """Pack every weight the program reads, one after the other.
+    def pack(
+        self,
+        program: Program,
+        weights: Mapping[str, PackedTensor],
+        limits: Limits,
+        progress: Progress | None = None,
+    ) -> "CpuPackedProgram":
+        """Pack every weight the program reads.
 
         Raises CheckpointError when a weight is missing or has another shape than the program expects.
         """
-        store = WeightStore(weights)
+        packed = self.plan(program, weights, limits)
+        packed.store.packed.place("private")
+        packed.store.fill(min(limits.num_threads, os.cpu_count() or 1), progress)
+        return packed
+
+    def plan(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuPackedProgram":
+        """Lay out every weight, without memory for them yet. Raises what `pack` raises, but for damaged values."""
+        store = WeightStore(source_of(weights))
         num_matrices = matrices_of(program)
         for weight in program.weights.values():
-            store.add(weight, num_matrices.get(weight.name, 1))
+            store.plan(weight, num_matrices.get(weight.name, 1))
         stages = lower(program, store.formats)
         for stage in stages:
             match stage:
@@ -157,6 +171,7 @@ class CpuExecutable:
         recorder = Recorder(_native.Builder(native), store, memory)
         for stage in stages:
             recorder.record(stage)
+            native.need(store.num_needed(weights_of(stage)))
         embeddings = min((op.table.shape[0] for op in program.ops if isinstance(op, Embed)), default=0)
         native.finish(memory.shared[Buffer(program.logits, "float")], program.logits.cols, embeddings)
         self._stages = stages

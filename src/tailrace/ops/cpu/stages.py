@@ -1,6 +1,6 @@
 """The stages that the CPU back end runs, and the buffers between them. Plain data: shapes and names, no arrays."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -44,6 +44,7 @@ __all__ = [
     "buffers_of",
     "input_form",
     "lifetimes_of",
+    "weights_of",
 ]
 
 Form = Literal["float", "int8"]
@@ -308,3 +309,19 @@ def lifetimes_of(stages: Sequence[Stage]) -> dict[Buffer, tuple[int, int]]:
             first, previous = lifetimes.get(buffer, (index, last))
             lifetimes[buffer] = first, max(previous, last)
     return lifetimes
+
+
+def weights_of(stage: Stage) -> Iterator[Weight]:
+    """The weights that a stage reads, or its op."""
+    for field in fields(stage):
+        value = getattr(stage, field.name)
+        yield from _weights_in([getattr(value, part.name) for part in fields(value)] if field.name == "op" else value)
+
+
+def _weights_in(value: object) -> Iterator[Weight]:
+    match value:
+        case Weight():
+            yield value
+        case tuple() | list():
+            for part in value:
+                yield from _weights_in(part)
