@@ -34,6 +34,10 @@ class WeightSource(Protocol):
         """Rows [begin, end) of a matrix, or a whole vector. Raises CheckpointError when the values are damaged."""
         ...
 
+    def release(self, name: str, begin: int, end: int) -> None:
+        """What `part` gave has been copied: its pages are not needed in memory any more."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Held:
@@ -53,6 +57,9 @@ class _Held:
     def part(self, name: str, begin: int, end: int) -> PackedTensor:
         tensor = self.tensors[name]
         return tensor if len(tensor.shape) == 1 else tensor.cut(begin, end)
+
+    def release(self, name: str, begin: int, end: int) -> None:
+        pass
 
 
 def source_of(weights: Mapping[str, PackedTensor]) -> WeightSource:

@@ -63,15 +63,15 @@ class LazyTensors(Mapping[str, PackedTensor]):
         whole = self.stored[name]
         stored, mode = cut(whole, begin, end), self._mode(name, whole)
         if mode is not None:
-            packed, _ = quantize_rows(stored.rows, stored.shape, mode, stored.where)
-        else:
-            with np.errstate(all="ignore"):
-                packed = _checked(stored, stored.packed())
-            if packed.format != (whole.format or "f32"):  # of tensors side by side, each may have a format of its own
-                return from_float32(packed.dequantize())
-            return packed
-        stored.release()
-        return packed
+            return quantize_rows(stored.rows, stored.shape, mode, stored.where)[0]
+        with np.errstate(all="ignore"):
+            packed = _checked(stored, stored.packed())
+        # Of tensors side by side, each may have a format of its own.
+        return packed if packed.format == (whole.format or "f32") else from_float32(packed.dequantize())
+
+    def release(self, name: str, begin: int, end: int) -> None:
+        """Give the memory back that the file took for what `part` gave."""
+        cut(self.stored[name], begin, end).release()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored)

@@ -77,6 +77,9 @@ class SyntheticTensors(Mapping[str, PackedTensor]):
         tensor = self[name]
         return tensor if len(tensor.shape) == 1 else tensor.cut(begin, end)
 
+    def release(self, name: str, begin: int, end: int) -> None:
+        """Nothing is kept."""
+
     def format_of(self, name: str) -> WeightFormat:
         """How it is packed, without drawing it."""
         return synthetic_format(name, self.shapes[name], self.wanted)

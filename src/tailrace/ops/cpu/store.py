@@ -139,6 +139,7 @@ class WeightStore:
         tensor = self._source.part(piece.name, piece.begin, piece.end)
         scales = np.float16 if self._forms[piece.weight].has_half_scales else np.float32
         self._put(piece, tensor, scales)
+        self._source.release(piece.name, piece.begin, piece.end)
 
     def _say_ready(self, count: int, progress: Callable[[int, int], None] | None) -> None:
         """All weights before this one are whole."""
