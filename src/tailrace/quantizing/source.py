@@ -66,6 +66,10 @@ class Made:
     def format(self) -> None:
         """Nobody packs it from here: it is read as float32."""
 
+    @property
+    def has_half_scales(self) -> bool:
+        return True
+
     def packed(self) -> PackedTensor:
         return PackedTensor(self.shape, "f32", self.tensor.dequantize().reshape(self.shape))
 

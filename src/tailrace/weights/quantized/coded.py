@@ -50,6 +50,11 @@ class CodedTensor:
         # Without zeros even the least code is one of int8; differences of two codes may take a bit more.
         return "q8" if self.zeros is None or high - low <= np.iinfo(np.int8).max else None
 
+    @property
+    def has_half_scales(self) -> bool:
+        """Offsets are scales times what stands for zero: only a power of two leaves them as few bits as they have."""
+        return self.zeros is None and self.unit == 1.0 and self.scales.are_halves
+
     def check(self) -> None:
         """Whoever made it has checked."""
 

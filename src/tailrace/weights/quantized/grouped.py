@@ -63,6 +63,11 @@ class GroupedMatrix:
             return "q4"
         return "q8" if self.is_symmetric else None
 
+    @property
+    def has_half_scales(self) -> bool:
+        """Offsets are scales times zero points: only a power of two leaves them as few bits as they have."""
+        return self.is_symmetric and self.parts.scales.stored_format == "F16"
+
     def check(self) -> None:
         """Its parts were checked when it was put together."""
 

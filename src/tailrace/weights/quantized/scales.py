@@ -77,6 +77,11 @@ class Scales:
         """Whether its products with small integers, and their sums, are exact in float32."""
         return self.divisor is None and self.stored.stored_format in _FEW_BITS
 
+    @property
+    def are_halves(self) -> bool:
+        """Whether float16 holds them all."""
+        return self.divisor is None and self.stored.stored_format == "F16"
+
     def of_rows(self, begin: int, end: int) -> NDArray[np.float32]:
         """Raises CheckpointError for what would make values that are not finite."""
         grid = self.grid
