@@ -1,7 +1,7 @@
 """Quantises a model into a new file or directory: measure, make, read it back, measure again, and only then name it."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from tailrace.errors import SetupError
+from tailrace.quantizing.calibration import calibrated
 from tailrace.quantizing.directory_output import directory_output
+from tailrace.quantizing.forward import TokenIds
 from tailrace.quantizing.gguf_output import gguf_output
+from tailrace.quantizing.gptq import Gptq
 from tailrace.quantizing.output_place import taking_shape
 from tailrace.quantizing.perplexity import foretell, perplexity
 from tailrace.quantizing.plan import Target, Width, make_plan
@@ -78,14 +81,12 @@ def quantize(
         raise SetupError("rounding to nearest looks at no text: give --calibrate with --method awq or gptq")
     source = open_source(checkpoint)
     plan = make_plan(source, job.to, is_scaling=job.method == "awq")
-    notes: list[str] = []
     with taking_shape(output, may_replace=may_replace, source=source.path) as part:
         before = _perplexity(source, job, partial(progress, "Reading the held-out text"))
+        work = _Work.of(source, job)
         with _open_output(part, source, plan) as out:
-            for done, (name, tensor) in enumerate(rounded(source, plan)):
-                progress("Quantising", done, len(plan))
+            for name, tensor in work.tensors(source, plan, partial(progress, "Quantising")):
                 out.write(name, tensor)
-        progress("Quantising", len(plan), len(plan))
         made = open_source(open_checkpoint(str(part)))
         after = _perplexity(made, job, partial(progress, "Reading the held-out text again"))
     return QuantizeReport(
@@ -98,10 +99,43 @@ def quantize(
         perplexity_before=before,
         perplexity_after=after,
         held_out_tokens=job.held_out_tokens,
-        calibration_tokens=0,
+        calibration_tokens=work.num_tokens,
         seconds=time.monotonic() - started_s,
-        notes=tuple(notes),
+        notes=work.notes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A method with the text it looks at; without either, rounding to nearest."""
+
+    method: Gptq | None = None
+    token_ids: TokenIds | None = None
+
+    @classmethod
+    def of(cls, source: Source, job: Job) -> "_Work":
+        match job.method:
+            case "rtn":
+                return cls()
+            case "gptq":
+                return cls(Gptq(), TextReader.of(source.checkpoint).calibration(job.calibration))
+            case "awq":
+                raise SetupError("awq is not there yet")
+
+    def tensors(
+        self, source: Source, plan: Mapping[str, Target], progress: Callable[[int, int], None]
+    ) -> Iterator[tuple[str, FileTensor]]:
+        if self.method is None or self.token_ids is None:
+            return rounded(source, plan, progress)
+        return calibrated(source, plan, self.token_ids, self.method, progress)
+
+    @property
+    def num_tokens(self) -> int:
+        return 0 if self.token_ids is None else self.token_ids.size
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return () if self.method is None else self.method.notes
 
 
 def _open_output(path: Path, source: Source, plan: Mapping[str, Target]) -> AbstractContextManager[_Output]:

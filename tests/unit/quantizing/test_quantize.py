@@ -154,7 +154,7 @@ def write_rounded(model: Path, to: Width, output: Path, shard_bytes: int = 1 << 
     source = open_source(open_checkpoint(str(model)))
     plan = make_plan(source, to, is_scaling=False)
     with directory_output(output, source, plan, shard_bytes=shard_bytes) as out:
-        for name, tensor in rounded(source, plan):
+        for name, tensor in rounded(source, plan, lambda *_: None):
             out.write(name, tensor)
     return {name: target for name, target in plan.items() if isinstance(target, Grid)}
 
