@@ -38,6 +38,11 @@ class Layer:
     targets: Mapping[str, Target]
     inputs: Mapping[tuple[str, int], Array]
 
+    def num_matrices(self, weight: str) -> int:
+        """How many matrices that are given rows of their own our weight `weight` holds."""
+        mixture = self.source.config.mixture
+        return mixture.routing.num_experts if mixture is not None and ".experts." in weight else 1
+
 
 class LayerMethod(Protocol):
     def quantize(self, layer: Layer) -> dict[str, FileTensor]:

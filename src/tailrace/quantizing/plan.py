@@ -34,7 +34,11 @@ def make_plan(source: Source, to: Width, *, is_scaling: bool) -> dict[str, Targe
 def _targets(source: Source, to: Width, is_scaling: bool) -> Iterator[tuple[str, Target]]:
     for name, place in source.places.items():
         grid = _grid(source, place, source.tensors[name], to)
-        yield name, grid or _unrounded(source.tensors[name], may_change=is_scaling and not place.is_table)
+        yield (
+            name,
+            grid
+            or _unrounded(source.tensors[name], may_change=is_scaling and _is_scalable(source.tensors[name], place)),
+        )
     for name in (name for name in source.tensors if name not in source.places):
         yield name, _unrounded(source.tensors[name], may_change=False)
 
@@ -57,6 +61,10 @@ def _grid(source: Source, place: Place, tensor: FileTensor, to: Width) -> Grid |
 
 def _unrounded(tensor: FileTensor, *, may_change: bool) -> Target:
     return AS_FLOAT if may_change or is_composed(tensor) else KEPT
+
+
+def _is_scalable(tensor: FileTensor, place: Place) -> bool:
+    return not place.is_table and bits(tensor) >= 16
 
 
 def _widths(source: Source) -> str:

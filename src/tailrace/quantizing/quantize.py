@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from tailrace.errors import SetupError
+from tailrace.quantizing.awq import Awq
 from tailrace.quantizing.calibration import calibrated
 from tailrace.quantizing.directory_output import directory_output
 from tailrace.quantizing.forward import TokenIds
@@ -109,7 +110,7 @@ def quantize(
 class _Work:
     """A method with the text it looks at; without either, rounding to nearest."""
 
-    method: Gptq | None = None
+    method: Awq | Gptq | None = None
     token_ids: TokenIds | None = None
 
     @classmethod
@@ -120,7 +121,7 @@ class _Work:
             case "gptq":
                 return cls(Gptq(), TextReader.of(source.checkpoint).calibration(job.calibration))
             case "awq":
-                raise SetupError("awq is not there yet")
+                return cls(Awq(), TextReader.of(source.checkpoint).calibration(job.calibration))
 
     def tensors(
         self, source: Source, plan: Mapping[str, Target], progress: Callable[[int, int], None]
