@@ -39,6 +39,11 @@ class Scaled:
     def format(self) -> None:
         """It is read as float32."""
 
+    @property
+    def has_half_scales(self) -> bool:
+        """It has none."""
+        return True
+
     def packed(self) -> PackedTensor:
         if len(self.shape) == 1:
             return from_float32(self.whole.packed().dequantize() * self.by_row)
