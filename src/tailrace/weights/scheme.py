@@ -10,6 +10,7 @@ from typing import Protocol
 from tailrace.errors import UnsupportedModel
 from tailrace.weights.fields import Fields
 from tailrace.weights.quantized.awq import read_awq
+from tailrace.weights.quantized.compressed import read_compressed
 from tailrace.weights.quantized.fp8 import read_fp8
 from tailrace.weights.quantized.gptq import read_gptq
 from tailrace.weights.safetensors import SafetensorsTensor
@@ -46,6 +47,7 @@ class Plain:
 # By quant_method; each is given the table of settings.
 _SCHEMES: Mapping[str, Callable[[Fields], Scheme]] = {
     "awq": read_awq,
+    "compressed-tensors": read_compressed,
     "fp8": read_fp8,
     "gptq": read_gptq,
 }

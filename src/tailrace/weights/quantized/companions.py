@@ -1,22 +1,27 @@
 """What stands beside the codes of a matrix under names like its own: found, and taken off the list of a file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tailrace.errors import CheckpointError
 from tailrace.weights.quantized.scales import FLOATS, Grid
 from tailrace.weights.safetensors import SafetensorsTensor
 
-__all__ = ["ACTIVATIONS", "CACHE", "Companions", "matrix_shape", "scale_grid"]
+__all__ = ["Companions", "matrix_shape", "scale_grid"]
 
-# What activations and keys and values would be quantised with: ours are quantised as the server is told to.
-ACTIVATIONS = ("input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point")
-CACHE = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".k_zero_point", ".v_zero_point", ".prob_scale")
+# What activations, keys and values would be quantised with: ours are quantised as the server is told to.
+_IGNORED = (
+    *(f".input_{part}" for part in ("scale", "zero_point", "global_scale")),
+    *(f".output_{part}" for part in ("scale", "zero_point", "global_scale")),
+    *(f".{which}_{part}" for which in ("k", "v", "q", "kv") for part in ("scale", "zero_point", "global_scale")),
+    ".activation_scale",
+    ".prob_scale",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Companions:
-    """The tensors of a file; `taken` are those that are part of another, or that nobody needs."""
+    """The tensors of a file; `taken` are those that are part of another."""
 
     tensors: Mapping[str, SafetensorsTensor]
     taken: set[str] = field(default_factory=set)
@@ -36,14 +41,12 @@ class Companions:
             raise CheckpointError(f"{owner.where} has codes of {owner.stored_format}, and {names[0]!r} is missing")
         return found
 
-    def drop(self, module: str, parts: Iterable[str]) -> None:
-        """Those parts of a module are not needed."""
-        self.taken.update(f"{module}{part}" for part in parts)
-
     def others(self) -> dict[str, SafetensorsTensor]:
-        """What is left, without the settings of a quantised cache."""
+        """What is left, without what weights have no need of."""
         return {
-            name: tensor for name, tensor in self.tensors.items() if name not in self.taken and not name.endswith(CACHE)
+            name: tensor
+            for name, tensor in self.tensors.items()
+            if name not in self.taken and not name.endswith(_IGNORED)
         }
 
 

@@ -7,7 +7,7 @@ from tailrace.errors import UnsupportedModel
 from tailrace.weights.fields import Fields
 from tailrace.weights.quantized.coded import CodedTensor
 from tailrace.weights.quantized.codes import Float8s
-from tailrace.weights.quantized.companions import ACTIVATIONS, Companions, matrix_shape, scale_grid
+from tailrace.weights.quantized.companions import Companions, matrix_shape, scale_grid
 from tailrace.weights.quantized.e4m3 import E4M3_LARGEST
 from tailrace.weights.quantized.scales import FLOATS, Scales
 from tailrace.weights.safetensors import SafetensorsTensor
@@ -21,7 +21,6 @@ _BLOCKS = "weight_block_size"
 _MAX_BLOCK = 1 << 20
 # Both multiply, whatever the longer name says. Files that know of no blocks have either.
 _SCALE_NAMES = ("_scale_inv", "_scale")
-_UNUSED = (*ACTIVATIONS, "activation_scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,6 @@ class Fp8:
         shape = matrix_shape(stored)
         stored.check_part((_CODES,), shape)
         scale = companions.take(stored, *(name + ending for ending in _SCALE_NAMES))
-        companions.drop(name.removesuffix("weight"), _UNUSED)
         block = self.block or (1 if scale.shape[:1] == shape[:1] else shape[0], shape[1])
         grid = scale_grid(scale, shape, block, _SCALES)
         return CodedTensor(shape, Float8s(stored), Scales(scale, grid, E4M3_LARGEST))

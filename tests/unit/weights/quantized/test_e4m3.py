@@ -5,6 +5,7 @@ import pytest
 
 from tailrace.weights.quantized.e4m3 import E4M3_LARGEST, decode_e4m3, decode_e8m0, has_nan
 from tests.support.e4m3 import LARGEST, NOT_NUMBERS, decode
+from tests.unit.weights.quantized.golden import expected
 
 CODES = np.arange(256, dtype=np.uint8)
 NUMBERS = np.delete(CODES, NOT_NUMBERS)
@@ -38,3 +39,9 @@ def test_exponents_alone_are_powers_of_two() -> None:
     assert values.dtype == np.float32
     assert values[:255].tolist() == [2.0 ** (code - 127) for code in range(255)]
     assert np.isnan(values[255])
+
+
+def test_torch_reads_the_same() -> None:
+    for name, decoded in (("e4m3", decode_e4m3(CODES)), ("e8m0", decode_e8m0(CODES))):
+        np.testing.assert_array_equal(decoded, expected(name)[1])
+        np.testing.assert_array_equal(np.signbit(decoded), np.signbit(expected(name)[1]))
