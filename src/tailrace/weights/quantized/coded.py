@@ -1,6 +1,6 @@
 """A matrix of a file that stands in it as codes and scales."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ class CodedTensor:
     """Values are (code - zero) * scale, computed in float32. What it is made of fits together: that is checked before.
 
     `unit` is what all codes have in common, a power of two. `order` holds the group of each input, where groups are no
-    neighbours.
+    neighbours. Its rows are those of the file from `first` on.
     """
 
     shape: tuple[int, int]
@@ -31,6 +31,7 @@ class CodedTensor:
     zeros: Zeros | PackedZeros | None = None
     order: SafetensorsTensor | None = None
     unit: float = 1.0
+    first: int = 0
 
     @property
     def stored_format(self) -> str:
@@ -61,6 +62,10 @@ class CodedTensor:
     def as_matrix(self) -> Self:
         return self
 
+    def cut(self, begin: int, end: int) -> Self:
+        """Rows [begin, end)."""
+        return replace(self, shape=(end - begin, self.shape[1]), first=self.first + begin)
+
     def packed(self) -> PackedTensor:
         match self.format:
             case "q4":
@@ -72,26 +77,36 @@ class CodedTensor:
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         """Float32 values of rows [begin, end)."""
-        values: NDArray[np.float32] = self._differences(begin, end).astype(np.float32, copy=False)
-        values *= self._spread(self._multipliers(begin, end))
+        part = self.cut(begin, end)
+        values: NDArray[np.float32] = part._differences().astype(np.float32, copy=False)
+        values *= part._spread(part._multipliers())
         return values
 
     def release(self) -> None:
-        self.codes.stored.release()
+        """The last rows give back what is shared, too."""
+        _, end = self._span
+        self.codes.stored.cut(*self._span).release()
+        if end < self.codes.stored.shape[0]:
+            return
         self.scales.release()
         if self.zeros is not None:
             self.zeros.release()
+
+    @property
+    def _span(self) -> tuple[int, int]:
+        """The rows of the file."""
+        return self.first, self.first + self.shape[0]
 
     def _fills_groups(self) -> bool:
         columns, width = self.shape[1], self.scales.grid.width
         return columns % GROUP == 0 and (width % GROUP == 0 or width >= columns)
 
-    def _multipliers(self, begin: int, end: int) -> NDArray[np.float32]:
-        return self.scales.of_rows(begin, end) * np.float32(self.unit)
+    def _multipliers(self) -> NDArray[np.float32]:
+        return self.scales.of_rows(*self._span) * np.float32(self.unit)
 
-    def _differences(self, begin: int, end: int) -> NDArray[Any]:
-        codes = self.codes.of_rows(begin, end)
-        return codes if self.zeros is None else codes - self._spread(self.zeros.of_rows(begin, end))
+    def _differences(self) -> NDArray[Any]:
+        codes = self.codes.of_rows(*self._span)
+        return codes if self.zeros is None else codes - self._spread(self.zeros.of_rows(*self._span))
 
     def _spread(self, parts: NDArray[Any]) -> NDArray[Any]:
         """Of each group its part, for every input: [rows, columns] of [rows, groups]."""
@@ -108,25 +123,18 @@ class CodedTensor:
         return groups
 
     def _q8(self) -> PackedTensor:
-        groups = self.shape[1] // GROUP
-        codes = self._differences(0, self.shape[0]).astype(np.int8, copy=False)
-        return PackedTensor(
-            self.shape, "q8", codes.reshape(self.shape[0], groups, GROUP), self._by_group(self._all_multipliers())
-        )
+        codes = self._differences().astype(np.int8, copy=False).reshape(self.shape[0], -1, GROUP)
+        return PackedTensor(self.shape, "q8", codes, self._by_group(self._multipliers()))
 
     def _q4(self) -> PackedTensor:
         """Codes count from the least, which is what lies at the offset."""
-        rows, groups = self.shape[0], self.shape[1] // GROUP
         low, _ = self.codes.span or (0, 0)
-        nibbles = (self.codes.of_rows(0, rows) - np.int8(low)).view(np.uint8).reshape(rows, groups, GROUP)
+        nibbles = (self.codes.of_rows(*self._span) - np.int8(low)).view(np.uint8).reshape(self.shape[0], -1, GROUP)
         front, back = np.split(nibbles, 2, axis=-1)
-        scales = self._all_multipliers()
-        zeros = np.zeros_like(scales) if self.zeros is None else self.zeros.of_rows(0, rows).astype(np.float32)
+        scales = self._multipliers()
+        zeros = np.float32(0) if self.zeros is None else self.zeros.of_rows(*self._span).astype(np.float32)
         offsets = scales * (np.float32(low) - zeros)
         return PackedTensor(self.shape, "q4", front | (back << 4), self._by_group(scales), self._by_group(offsets))
-
-    def _all_multipliers(self) -> NDArray[np.float32]:
-        return self._multipliers(0, self.shape[0])
 
     def _by_group(self, parts: NDArray[np.float32]) -> NDArray[np.float32]:
         """A part for each group of 32 inputs."""

@@ -20,7 +20,7 @@ __all__ = ["FLOATS", "POWERS", "Grid", "PackedZeros", "Scales", "Zeros"]
 FLOATS = ("F32", "F16", "BF16")
 POWERS = ("F8_E8M0", "U8")
 _FEW_BITS = frozenset({"F16", "BF16", "F8_E4M3", *POWERS})
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST, _LARGEST_HALF = float(np.finfo(np.float32).max), float(np.finfo(np.float16).max)
 
 
 def _from_bf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
@@ -78,6 +78,11 @@ class Scales:
         return self.divisor is None and self.stored.stored_format in _FEW_BITS
 
     @property
+    def _limit(self) -> float:
+        """What is made of half floats is held in such, too."""
+        return _LARGEST_HALF if self.are_halves else _LARGEST
+
+    @property
     def are_halves(self) -> bool:
         """Whether float16 holds them all."""
         return self.divisor is None and self.stored.stored_format == "F16"
@@ -90,7 +95,7 @@ class Scales:
         if self.divisor is not None:
             with np.errstate(all="ignore"):  # what comes of a divisor that is none is refused
                 band = band / self.divisor.bits().reshape(())
-        if not (np.abs(band) <= _LARGEST / self.largest).all():
+        if not (np.abs(band) <= self._limit / self.largest).all():
             raise CheckpointError(
                 f"{self.stored.where} holds scales that are not finite, or too large: the file is damaged; "
                 "fetch it again"

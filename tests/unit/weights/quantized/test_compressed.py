@@ -66,6 +66,11 @@ def test_values_are_those_that_the_package_reads(case: str) -> None:
     for begin in range(rows):
         for end in {begin + 1, (begin + 1 + rows) // 2, rows}:
             np.testing.assert_array_equal(tensor.rows(begin, end), whole[begin:end])
+            part = tensor.cut(begin, end)
+            assert (part.shape, part.format) == ((end - begin, tensor.shape[1]), tensor.format)
+            np.testing.assert_array_equal(part.packed().dequantize(), whole[begin:end])
+            np.testing.assert_array_equal(part.rows(end - begin - 1, end - begin), whole[end - 1 : end])
+            part.release()
 
 
 def format_of(case: str) -> str | None:
@@ -89,6 +94,11 @@ def test_what_our_formats_hold_exactly_stays_packed(case: str) -> None:
     assert tensor.format == format_of(case)
     packed = tensor.packed()
     assert (packed.format, packed.shape) == (tensor.format or "f32", tensor.shape)
+    assert all(
+        np.array_equal(part.astype(np.float16).astype(np.float32), part)
+        for part in (packed.scales, packed.offsets)
+        if part is not None and tensor.has_half_scales
+    )
     if packed.scales is not None:
         assert packed.scales.shape == (tensor.shape[0], tensor.shape[1] // 32)
     assert tensor.as_matrix().shape == tensor.shape
