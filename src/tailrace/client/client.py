@@ -50,13 +50,13 @@ class Client:
         Options: e.g. `max_tokens=64, temperature=0.0, seed=1, stop=["."]`; all are listed in `ClientOptions`.
         Raises InvalidRequest, ContextTooLong, Overloaded; UnavailableError when the server is not there, or not ready.
         """
-        stream = self._asked(_encoded(prompt, options))
+        stream = TextStream(self._link, self._link.ask(_encoded(prompt, options)))
         stream.begin()
         return stream
 
     async def astream(self, prompt: PromptLike, **options: Unpack[ClientOptions]) -> TextStream:
         """As `stream`, for `async for`."""
-        stream = self._asked(_encoded(prompt, options))
+        stream = TextStream(self._link, await self._link.aask(_encoded(prompt, options)))
         await stream.abegin()
         return stream
 
@@ -89,11 +89,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _asked(self, content: bytes) -> TextStream:
-        stream = TextStream(self._link, lane := self._link.take_lane())
-        self._link.ask(lane, content)
-        return stream
 
 
 def connect(address: str) -> Client:

@@ -8,7 +8,8 @@ import select
 import threading
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -24,7 +25,7 @@ __all__ = ["Link"]
 
 _LOOK_S = 0.25  # how often who waits looks whether the server lives
 _SEND_S = 10.0  # for a server to take what was sent before
-_PAUSE_S = 1e-3
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1e-3, 16e-3
 _MOMENT_S = 0.1
 
 
@@ -53,8 +54,23 @@ class Link:
 
         return Watch(self.down)
 
-    def take_lane(self) -> Lane:
-        """A lane for one answer, for the caller alone until `give_back` or `leave`. Raises Overloaded."""
+    @contextmanager
+    def _lane_to_ask(self, content: bytes) -> Iterator[Lane]:
+        """A lane for one answer, for the caller alone until `give_back` or `leave`; free again if nothing was asked."""
+        most = self._segment.asks.max_message_bytes - 1
+        if len(content) > most:
+            raise InvalidRequest(
+                f"the request has {len(content):,} bytes; at most {most:,} can be sent through shared memory",
+                param="prompt",
+            )
+        lane = self._take_lane()
+        try:
+            yield lane
+        except BaseException:
+            self.give_back(lane)
+            raise
+
+    def _take_lane(self) -> Lane:
         with self._lock:
             self._leave_dropped()
             for index in [index for index in self._left if _is_at_its_end(self._segment.lane(index))]:
@@ -85,23 +101,22 @@ class Link:
             finally:
                 self._lock.release()
 
-    def ask(self, lane: Lane, content: bytes) -> None:
-        """Raises InvalidRequest, UnavailableError."""
-        most = self._segment.asks.max_message_bytes - 1
-        if len(content) > most:
-            raise InvalidRequest(
-                f"the request has {len(content):,} bytes; at most {most:,} can be sent through shared memory",
-                param="prompt",
-            )
-        self.send(Up.ASK, lane, content)
+    def ask(self, content: bytes) -> Lane:
+        """The lane in which the answer comes. Raises InvalidRequest, Overloaded, UnavailableError."""
+        with self._lane_to_ask(content) as lane:
+            for pause_s in self._tries(Up.ASK, lane, content):
+                time.sleep(pause_s)
+        return lane
 
-    def send(self, kind: Up, lane: Lane, content: bytes = b"") -> None:
-        """Waits while the server takes what was sent before. Raises UnavailableError."""
-        ends_s = time.monotonic() + _SEND_S
-        while not self._has_sent(kind, lane, content):
-            if time.monotonic() > ends_s:
-                raise UnavailableError(f"the server has taken no request for {_SEND_S:g} s")
-            time.sleep(_PAUSE_S)
+    async def aask(self, content: bytes) -> Lane:
+        """As `ask`, on an event loop."""
+        with self._lane_to_ask(content) as lane:
+            await self._asend(Up.ASK, lane, content)
+        return lane
+
+    async def asend_watch(self, lane: Lane) -> None:
+        """Let the server say in the pipe what is new of an answer. Raises UnavailableError."""
+        await self._asend(Up.WATCH, lane)
 
     def wait(self, lane: Lane) -> None:
         """Sleeps until there may be news in a lane. Raises UnavailableError when none will come any more."""
@@ -137,6 +152,22 @@ class Link:
             self._left.add(lane.index)
             with suppress(TailraceError):  # it has ended with the server; or stalls, and ends so
                 self._offer(Up.CANCEL, lane, b"")
+
+    def _tries(self, kind: Up, lane: Lane, content: bytes) -> Iterator[float]:
+        """Sends; how long to pause each time that the server has to take first what was sent before.
+
+        Raises UnavailableError.
+        """
+        ends_s, pause_s = time.monotonic() + _SEND_S, _FIRST_PAUSE_S
+        while not self._has_sent(kind, lane, content):
+            if time.monotonic() > ends_s:
+                raise UnavailableError(f"the server has taken no request for {_SEND_S:g} s")
+            yield pause_s
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _asend(self, kind: Up, lane: Lane, content: bytes = b"") -> None:
+        for pause_s in self._tries(kind, lane, content):
+            await self.watch.pause(pause_s)
 
     def _has_sent(self, kind: Up, lane: Lane, content: bytes) -> bool:
         with self._lock:

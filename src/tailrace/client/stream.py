@@ -7,7 +7,7 @@ from tailrace.client.answer import AnswerReader, Begun, News
 from tailrace.client.link import Link
 from tailrace.errors import EngineError
 from tailrace.frontends.shm.layout import Lane
-from tailrace.frontends.shm.wire import AnswerDelta, AnswerUsage, Up
+from tailrace.frontends.shm.wire import AnswerDelta, AnswerUsage
 from tailrace.service.api import ChoiceDelta, Usage
 from tailrace.types import FinishReason
 
@@ -83,7 +83,7 @@ class TextStream:
         """As `begin`, on an event loop."""
         try:
             with self._link.watch.listening():
-                self._link.send(Up.WATCH, self._lane)
+                await self._link.asend_watch(self._lane)
                 self._take_in(await self._anext())
         except BaseException:
             self.close()
@@ -106,7 +106,7 @@ class TextStream:
         try:
             with self._link.watch.listening():
                 if self._is_open:
-                    self._link.send(Up.WATCH, self._lane)
+                    await self._link.asend_watch(self._lane)
                 while self._is_open and (delta := self._take_in(await self._anext())) is not None:
                     yield delta
         finally:

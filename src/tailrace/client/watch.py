@@ -42,6 +42,10 @@ class Watch:
                 del self._num_readers[loop]
                 loop.remove_reader(self._pipe)
 
+    async def pause(self, pause_s: float) -> None:
+        """As `time.sleep`, while others of the running loop go on."""
+        await asyncio.sleep(pause_s)
+
     def waiter(self) -> "asyncio.Future[None]":
         """Done at the next news. Have it before you look, so that none can come between."""
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ import tailrace
 from tailrace.client.client import Client, ClientOptions
 from tailrace.client.options import Completion, PromptLike
 from tailrace.errors import EngineError, InvalidRequest, Overloaded, SetupError, UnavailableError
+from tailrace.frontends.shm.layout import NUM_LANES
 from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, TextPrompt, Usage
 from tailrace.types import FinishReason, SamplingParams
 from tests.support.killed import forked
@@ -186,6 +187,46 @@ def test_a_stream_that_is_dropped_anywhere_is_left(service: ScriptedService, cli
     client.stream("Hi").close()
     for _ in range(2):
         assert service.closings.acquire(timeout=TIMEOUT_S)
+
+
+def test_requests_that_are_too_long_take_no_lane(client: Client) -> None:
+    for _ in range(NUM_LANES + 1):
+        with pytest.raises(InvalidRequest, match="can be sent through shared memory"):
+            client.stream("a" * 5_000_000)
+    assert "".join(client.stream("a")) == "Hello world"
+
+
+async def test_a_ring_that_is_full_holds_up_no_event_loop(server: ShmServer, client: Client) -> None:
+    goes_on = threading.Event()
+    server.call(goes_on.wait)
+    prompt = "a" * 1_000_000  # of which the ring has room for four
+    asking = [asyncio.create_task(client.astream(prompt)) for _ in range(9)]
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+    assert not any(task.done() for task in asking)
+    goes_on.set()
+    for stream in await asyncio.gather(*asking):
+        assert "".join([text async for text in stream]) == "Hello world"
+
+
+async def test_who_gives_up_before_its_request_was_taken_keeps_no_lane(server: ShmServer, client: Client) -> None:
+    goes_on = threading.Event()
+    server.call(goes_on.wait)
+    for _ in range(2 * NUM_LANES):
+        asking = asyncio.create_task(client.astream("a" * 1_000_000))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+    goes_on.set()
+    for _ in range(2 * NUM_LANES):
+        try:
+            stream = await client.astream("a")
+        except Overloaded:  # of those that were sent, some have not ended yet
+            await asyncio.sleep(0.01)
+        else:
+            assert "".join([text async for text in stream]) == "Hello world"
+    streams = [await client.astream("a") for _ in range(NUM_LANES)]
+    assert len(streams) == NUM_LANES
 
 
 def test_a_client_that_was_closed_says_so(client: Client) -> None:

@@ -39,7 +39,7 @@ class Answer:
         self._request_id = f"shm-{secrets.token_hex(12)}"
         self._usage = Usage(0, 0, 0)
         self._ended_by: _LastWord | None = None
-        self._is_saying_last = False
+        self._has_begun = self._is_saying_last = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self, content: memoryview) -> asyncio.Task[None]:
@@ -62,10 +62,12 @@ class Answer:
         assert self._task is not None, "what has not started cannot end"
         if self._ended_by is None and not self._is_saying_last:
             self._ended_by = word
-            self._task.cancel()
+            if self._has_begun:  # else it would end without a word
+                self._task.cancel()
 
     async def _run(self, content: memoryview) -> None:
-        kind, last, outcome = await self._answer(content)
+        self._has_begun = True
+        kind, last, outcome = self._ended_by or await self._answer(content)
         self._is_saying_last = True
         if kind is Down.END:
             last = encode_usage(self._usage)

@@ -29,7 +29,7 @@ from tailrace.errors import (
 from tailrace.frontends.shm.config import ShmConfig
 from tailrace.frontends.shm.layout import LAYOUT_VERSION, NUM_LANES, SEGMENT_BYTES, lane_at, make_segment
 from tailrace.frontends.shm.lobby import Knock
-from tailrace.frontends.shm.wire import Up
+from tailrace.frontends.shm.wire import Down, Up
 from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.types import FinishReason
 from tests.support.scripted_service import ScriptedService, finish, token
@@ -355,6 +355,22 @@ def test_who_watches_an_answer_that_has_ended_is_told_to_look(server: ShmServer,
     intruder.segment.asks.send(Up.WATCH, 0, b"\7")
     intruder.ring()
     until(lambda: bool(select.select([intruder.link.down], [], [], 0)[0]))
+    assert not intruder.is_cut_off
+
+
+def test_a_lane_is_free_though_its_answer_was_cancelled_before_it_began(server: ShmServer, intruder: Intruder) -> None:
+    """Both come in one go, as from a client whose task is cancelled at once."""
+    intruder.segment.asks.send(Up.ASK, 0, b"\3", b"\x81\xa6prompt\xa1a")
+    intruder.segment.asks.send(Up.CANCEL, 0, b"\3", b"")
+    intruder.ring()
+    until(lambda: server.value("requests", "cancelled") == 1)
+    message = intruder.segment.lane(3).ring.receive()
+    assert message is not None
+    assert message[0] == Down.END
+    assert server.value("requests", "gone") == 0
+    intruder.segment.asks.send(Up.ASK, 0, b"\3", b"\x81\xa6prompt\xa1a")
+    intruder.ring()
+    until(lambda: server.value("requests", "complete") == 1)
     assert not intruder.is_cut_off
 
 
