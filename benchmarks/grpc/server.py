@@ -83,14 +83,15 @@ class TimedService(BeatService):
 async def _run(interval_s: float) -> None:
     clock = Clock(interval_s)
     service, stop = TimedService(clock), asyncio.Event()
+    metrics = Metrics(model_name="bench", version="0")
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
-    app = create_app(service, Metrics(model_name="bench", version="0"), HttpConfig())
+    app = create_app(service, metrics, HttpConfig())
     beating = asyncio.create_task(clock.run())
     with http.bind("127.0.0.1", 0) as listener:
         say = partial(_say, listener.getsockname()[1])
         await asyncio.gather(
             http.serve(app, listener, stop=stop, grace_s=0),
-            serve_grpc(service, GrpcConfig(), "127.0.0.1:0", stop=stop, on_ready=say, grace_s=0),
+            serve_grpc(service, GrpcConfig(), metrics.grpc, "127.0.0.1:0", stop=stop, on_ready=say, grace_s=0),
         )
     beating.cancel()
 

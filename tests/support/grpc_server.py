@@ -15,6 +15,7 @@ from tailrace.frontends.grpc.config import GrpcConfig
 from tailrace.frontends.grpc.serve import serve_grpc
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
 from tailrace.service.api import Service
+from tailrace.telemetry.prometheus import Metrics
 
 __all__ = ["GENERATE", "Front", "RichError", "front_end", "raw_stream", "rich_error"]
 
@@ -50,13 +51,19 @@ class Front:
 
 @asynccontextmanager
 async def front_end(
-    service: Service, config: GrpcConfig | None = None, *, options: Sequence[tuple[str, int]] = (), grace_s: float = 5.0
+    service: Service,
+    config: GrpcConfig | None = None,
+    *,
+    metrics: Metrics | None = None,
+    options: Sequence[tuple[str, int]] = (),
+    grace_s: float = 5.0,
 ) -> AsyncIterator[Front]:
     stop, port = asyncio.Event(), asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
         serve_grpc(
             service,
             config or GrpcConfig(version="1.2.3"),
+            (metrics or Metrics(model_name="tiny", version="1.2.3")).grpc,
             "127.0.0.1:0",
             stop=stop,
             on_ready=port.set_result,

@@ -15,7 +15,7 @@ from tailrace.frontends.shm.config import ShmConfig
 from tailrace.frontends.shm.lobby import Lobby
 from tailrace.frontends.shm.server import serve_shm
 from tailrace.service.api import Service
-from tailrace.telemetry.shm import ShmMetrics
+from tailrace.telemetry.prometheus import Metrics
 
 __all__ = ["ShmServer", "serving"]
 
@@ -31,7 +31,7 @@ class ShmServer:
     parent: Path
     config: ShmConfig
     grace_s: float
-    metrics: ShmMetrics = field(default_factory=ShmMetrics)
+    metrics: Metrics = field(default_factory=lambda: Metrics(model_name="tiny", version="1.2.3"))
     is_ready: threading.Event = field(default_factory=threading.Event)
 
     def connect(self) -> Client:
@@ -45,7 +45,7 @@ class ShmServer:
 
     def value(self, name: str, *labels: str) -> float:
         """Of a series, by the last part of its name."""
-        (series,) = [each for each in self.metrics.series if each.metric.name == f"tailrace_shm_{name}"]
+        (series,) = [each for each in self.metrics.shm.series if each.metric.name == f"tailrace_shm_{name}"]
         return series.values[labels] if labels else series.value  # type: ignore[union-attr]  # which kind, its name says
 
     def run(self) -> None:
@@ -55,7 +55,7 @@ class ShmServer:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         with Lobby.claim(NAME, self.parent) as lobby:
             self._loop.call_soon(self.is_ready.set)
-            await serve_shm(lobby, self.service, self.metrics, self.config, stop=self._stop, grace_s=self.grace_s)
+            await serve_shm(lobby, self.service, self.metrics.shm, self.config, stop=self._stop, grace_s=self.grace_s)
 
 
 @contextmanager

@@ -125,7 +125,8 @@ class ApiProcess:
             from tailrace.frontends.grpc.serve import serve_grpc  # noqa: PLC0415  (as above)
 
             grpc = GrpcConfig(__version__, config.admin_key, self._api_keys, gate, stall_s=config.stall_s)
-            yield serve_grpc(service, grpc, self._places.grpc_address, stop=drain, grace_s=config.drain_s)
+            address = self._places.grpc_address
+            yield serve_grpc(service, grpc, metrics.grpc, address, stop=drain, grace_s=config.drain_s)
         if (lobby := self._places.lobby) is not None:
             bounds = ShmConfig(stall_s=config.stall_s)
             yield serve_shm(lobby, service, metrics.shm, bounds, stop=drain, grace_s=config.drain_s)

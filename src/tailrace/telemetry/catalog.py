@@ -5,7 +5,9 @@ gateways and autoscalers read; it carries the labels `model_name` and `engine` b
 the sum over the service classes.
 """
 
+from tailrace.telemetry.answer_catalog import ANSWER_CATALOG
 from tailrace.telemetry.class_catalog import CLASS_CATALOG
+from tailrace.telemetry.grpc_catalog import GRPC_CATALOG
 from tailrace.telemetry.level_catalog import LEVEL_CATALOG
 from tailrace.telemetry.metric import Kind, Metric
 from tailrace.telemetry.shm_catalog import SHM_CATALOG
@@ -306,22 +308,6 @@ EXPERT_IMBALANCE = Metric(
     "Tokens of a layer's busiest expert over the mean of its experts, since the model was loaded; 1: all the same.",
     labels=("layer",),
 )
-TOKEN_GAP_SECONDS = Metric(
-    "tailrace_inter_token_latency_seconds",
-    Kind.HISTOGRAM,
-    "seconds",
-    "Gap between two successive pieces of one choice, each of one token or more, at the front end.",
-    labels=("class",),
-    buckets=_TOKEN_GAP_S,
-    aliases=("vllm:inter_token_latency_seconds",),
-)
-HTTP_FIRST_TEXT_SECONDS = Metric(
-    "tailrace_http_first_text_seconds",
-    Kind.HISTOGRAM,
-    "seconds",
-    "From the arrival of an HTTP request to the first tokens of its answer; an echoed prompt does not count.",
-    buckets=_FIRST_TOKEN_S,
-)
 HTTP_REQUESTS = Metric(
     "tailrace_http_requests",
     Kind.COUNTER,
@@ -342,12 +328,6 @@ CLIENT_DISCONNECTS = Metric(
     "Clients that went away early: while sending the body, waiting for the first text, being answered, or leaving a "
     "written piece untaken; stalled: those that the server cut off, since they took nothing for --stall-timeout.",
     labels=("phase",),
-)
-COALESCED_TOKENS = Metric(
-    "tailrace_http_coalesced_tokens",
-    Kind.COUNTER,
-    "tokens",
-    "Tokens of answers that left in one piece with a token before them, since the client or the server was not ready.",
 )
 BUFFERED_BYTES = Metric(
     "tailrace_http_buffered_bytes",
@@ -428,13 +408,12 @@ CATALOG: tuple[Metric, ...] = (
     EXPERT_IMBALANCE,
     *CLASS_CATALOG,
     *LEVEL_CATALOG,
-    TOKEN_GAP_SECONDS,
-    HTTP_FIRST_TEXT_SECONDS,
+    *ANSWER_CATALOG,
     HTTP_REQUESTS,
     HTTP_IN_FLIGHT,
     CLIENT_DISCONNECTS,
-    COALESCED_TOKENS,
     BUFFERED_BYTES,
+    *GRPC_CATALOG,
     *SHM_CATALOG,
     GC_PAUSE_SECONDS,
     PROCESS_RESIDENT_BYTES,

@@ -55,7 +55,8 @@ REFUSED = Metric(
     "tailrace_requests_refused",
     Kind.COUNTER,
     "requests",
-    "Requests answered 429 by reason: queue_full, tenant_limit, target_unreachable, queue_timeout.",
+    "Requests told to come back later, at any front end, by reason: queue_full, tenant_limit, target_unreachable, "
+    "queue_timeout, rate_limited.",
     labels=("class", "reason"),
 )
 OUTPUT_TOKENS = Metric(

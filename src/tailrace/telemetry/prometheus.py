@@ -14,10 +14,12 @@ from prometheus_client.registry import Collector
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.records import LoadRecord, Record, StepRecord
 from tailrace.telemetry import catalog
+from tailrace.telemetry.answers import AnswerMetrics
 from tailrace.telemetry.catalog import Kind
 from tailrace.telemetry.engine import EngineMetrics
 from tailrace.telemetry.experts import ExpertMetrics
 from tailrace.telemetry.gc_pauses import GcPauses
+from tailrace.telemetry.grpc import GrpcMetrics
 from tailrace.telemetry.http import HttpMetrics
 from tailrace.telemetry.levels import LevelMetrics
 from tailrace.telemetry.pool import PoolMetrics
@@ -39,7 +41,8 @@ __all__ = ["Metrics"]
 
 
 class Metrics:
-    """All metrics of one server: `record` is the engine's sink, `http` and `shm` the front ends' counters.
+    """All metrics of one server: `record` is the engine's sink, `http`, `grpc` and `shm` the front ends' counters,
+    and `answers` what all of them count.
 
     `experts`, `pool` and `levels` ask for some of theirs when somebody looks; `gc_pauses` counts while it watches.
     """
@@ -49,8 +52,10 @@ class Metrics:
     ) -> None:
         self._names = model_name, version, classes
         self.engine = EngineMetrics(classes)
-        self.http = HttpMetrics(classes)
-        self.shm = ShmMetrics()
+        self.answers = AnswerMetrics(classes)
+        self.http = HttpMetrics(self.answers.through("http"))
+        self.grpc = GrpcMetrics(self.answers.through("grpc"))
+        self.shm = ShmMetrics(self.answers.through("shm"))
         self.experts = ExpertMetrics()
         self.pool = PoolMetrics()
         self.levels = LevelMetrics()
@@ -62,7 +67,8 @@ class Metrics:
         engine = (*self.engine.series, *self.pool.series, *self.levels.series)
         own = (*self.gc_pauses.series, *self.process.series)
         self._asked: tuple[_Asked, ...] = (self.experts, self.pool, self.levels, self.process)
-        self._series = (*engine, *self.experts.series, *self.http.series, *self.shm.series, *own)
+        fronts = (*self.answers.series, *self.http.series, *self.grpc.series, *self.shm.series)
+        self._series = (*engine, *self.experts.series, *fronts, *own)
         self._registry.register(_SeriesCollector((*self._series, build), model_name))
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)

@@ -1,6 +1,7 @@
 """Counts what the front end in shared memory sees."""
 
 from tailrace.telemetry import shm_catalog as catalog
+from tailrace.telemetry.answers import AnswerCounts
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["ShmMetrics"]
@@ -11,12 +12,13 @@ _OUTCOMES = ("complete", "cancelled", "stalled", "refused", "unavailable", "fail
 class ShmMetrics:
     """Written by the event loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: AnswerCounts) -> None:
         self._clients = Number(catalog.SHM_CLIENTS)
         self._requests = LabelledNumber(catalog.SHM_REQUESTS, [(outcome,) for outcome in _OUTCOMES])
         self._turned_away = LabelledNumber(catalog.TURNED_AWAY, [("full",), ("version",), ("nonsense",)])
         self._broken = Number(catalog.RULES_BROKEN)
         self.series: tuple[Series, ...] = tuple(vars(self).values())
+        self.answers = answers
 
     def num_clients(self, count: int) -> None:
         """So many are connected now."""

@@ -10,6 +10,7 @@ import pytest_asyncio
 from tailrace.app import build_service, load_model, start_engine
 from tailrace.config import EngineConfig
 from tailrace.service.api import Service
+from tailrace.telemetry.prometheus import Metrics
 from tailrace.weights.load import open_checkpoint
 from tests.contract.front_ends.adapter import FrontEnd
 from tests.contract.front_ends.over_grpc import over_grpc
@@ -17,7 +18,7 @@ from tests.contract.front_ends.over_http import over_http, over_http_whole
 from tests.contract.front_ends.over_shm import over_shm
 from tests.support.scripted_service import ScriptedService
 
-Serving = Callable[[Service, Path], AbstractAsyncContextManager[FrontEnd]]
+Serving = Callable[[Service, Metrics, Path], AbstractAsyncContextManager[FrontEnd]]
 
 FRONT_ENDS: dict[str, Serving] = {"http": over_http, "http, whole": over_http_whole, "grpc": over_grpc, "shm": over_shm}
 STREAMING: dict[str, Serving] = {"http": over_http, "grpc": over_grpc, "shm": over_shm}
@@ -36,26 +37,37 @@ async def model() -> AsyncIterator[Service]:
 
 
 @pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(model_name="contract", version="0")
+
+
+@pytest.fixture
 def script() -> ScriptedService:
     return ScriptedService()
 
 
 @pytest_asyncio.fixture(params=FRONT_ENDS, loop_scope="module")
-async def scripted(request: pytest.FixtureRequest, script: ScriptedService, tmp_path: Path) -> AsyncIterator[FrontEnd]:
+async def scripted(
+    request: pytest.FixtureRequest, script: ScriptedService, metrics: Metrics, tmp_path: Path
+) -> AsyncIterator[FrontEnd]:
     """Any front end over the script."""
-    async with FRONT_ENDS[request.param](script, tmp_path) as front_end:
+    async with FRONT_ENDS[request.param](script, metrics, tmp_path) as front_end:
         yield front_end
 
 
 @pytest_asyncio.fixture(params=STREAMING, loop_scope="module")
-async def streamed(request: pytest.FixtureRequest, script: ScriptedService, tmp_path: Path) -> AsyncIterator[FrontEnd]:
+async def streamed(
+    request: pytest.FixtureRequest, script: ScriptedService, metrics: Metrics, tmp_path: Path
+) -> AsyncIterator[FrontEnd]:
     """Any front end that streams over the script."""
-    async with STREAMING[request.param](script, tmp_path) as front_end:
+    async with STREAMING[request.param](script, metrics, tmp_path) as front_end:
         yield front_end
 
 
 @pytest_asyncio.fixture(params=FRONT_ENDS, loop_scope="module")
-async def computed(request: pytest.FixtureRequest, model: Service, tmp_path: Path) -> AsyncIterator[FrontEnd]:
+async def computed(
+    request: pytest.FixtureRequest, model: Service, metrics: Metrics, tmp_path: Path
+) -> AsyncIterator[FrontEnd]:
     """Any front end over the model."""
-    async with FRONT_ENDS[request.param](model, tmp_path) as front_end:
+    async with FRONT_ENDS[request.param](model, metrics, tmp_path) as front_end:
         yield front_end

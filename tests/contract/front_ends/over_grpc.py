@@ -8,6 +8,7 @@ import grpc
 
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
 from tailrace.service.api import Service
+from tailrace.telemetry.prometheus import Metrics
 from tests.contract.front_ends.adapter import FrontEnd, Piece, Refused, Wish
 from tests.support.grpc_server import Front, front_end, rich_error
 
@@ -17,9 +18,9 @@ _FINISHES = {pb.FINISH_UNSPECIFIED: None, pb.FINISH_STOP: "stop", pb.FINISH_LENG
 
 
 @asynccontextmanager
-async def over_grpc(service: Service, directory: Path) -> AsyncIterator[FrontEnd]:
+async def over_grpc(service: Service, metrics: Metrics, directory: Path) -> AsyncIterator[FrontEnd]:
     # Without probes for a wider window, which would hold all that the tests have to say.
-    async with front_end(service, options=[("grpc.http2.bdp_probe", 0)], grace_s=0.0) as front:
+    async with front_end(service, metrics=metrics, options=[("grpc.http2.bdp_probe", 0)], grace_s=0.0) as front:
         yield GrpcFrontEnd(front)
 
 

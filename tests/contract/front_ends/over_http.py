@@ -22,17 +22,17 @@ PATH = "/v1/completions"
 
 
 @asynccontextmanager
-async def over_http(service: Service, directory: Path) -> AsyncIterator[FrontEnd]:
-    yield HttpFrontEnd(_app(service))
+async def over_http(service: Service, metrics: Metrics, directory: Path) -> AsyncIterator[FrontEnd]:
+    yield HttpFrontEnd(_app(service, metrics))
 
 
 @asynccontextmanager
-async def over_http_whole(service: Service, directory: Path) -> AsyncIterator[FrontEnd]:
-    yield WholeFrontEnd(_app(service))
+async def over_http_whole(service: Service, metrics: Metrics, directory: Path) -> AsyncIterator[FrontEnd]:
+    yield WholeFrontEnd(_app(service, metrics))
 
 
-def _app(service: Service) -> ASGIApp:
-    return create_app(service, Metrics(model_name="contract", version="0"), HttpConfig())
+def _app(service: Service, metrics: Metrics) -> ASGIApp:
+    return create_app(service, metrics, HttpConfig())
 
 
 class HttpFrontEnd:

@@ -12,17 +12,17 @@ from tailrace.errors import ContextTooLong, EngineError, Overloaded, RequestErro
 from tailrace.frontends.shm.lobby import Lobby
 from tailrace.frontends.shm.server import serve_shm
 from tailrace.service.api import Service
-from tailrace.telemetry.shm import ShmMetrics
+from tailrace.telemetry.prometheus import Metrics
 from tests.contract.front_ends.adapter import FrontEnd, Piece, Refused, Wish, counts
 
 __all__ = ["over_shm"]
 
 
 @asynccontextmanager
-async def over_shm(service: Service, directory: Path) -> AsyncIterator[FrontEnd]:
+async def over_shm(service: Service, metrics: Metrics, directory: Path) -> AsyncIterator[FrontEnd]:
     stop = asyncio.Event()
     with Lobby.claim("contract", directory) as lobby:
-        serving = asyncio.create_task(serve_shm(lobby, service, ShmMetrics(), stop=stop, grace_s=0))
+        serving = asyncio.create_task(serve_shm(lobby, service, metrics.shm, stop=stop, grace_s=0))
         try:
             with Client(await asyncio.to_thread(join, "contract", directory)) as client:
                 yield ShmFrontEnd(client)

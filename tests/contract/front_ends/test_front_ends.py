@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.errors import ContextTooLong, InvalidRequest, Overloaded, UnavailableError
+from tailrace.errors import ContextTooLong, InvalidRequest, Overloaded, RefusalReason, UnavailableError
 from tailrace.service.api import Generation, Service, Standing, TextPrompt
 from tailrace.service.late import LateService
+from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason, SamplingParams
 from tests.contract.front_ends.adapter import Answer, FrontEnd, Piece, Refused, Wish, counts, gathered
 from tests.contract.front_ends.conftest import FRONT_ENDS
@@ -128,6 +129,33 @@ async def test_class_and_tenant_reach_the_service(scripted: FrontEnd, script: Sc
     assert script.generation.standing == Standing("gold", "acme")
 
 
+async def test_what_readers_feel_is_counted_once(scripted: FrontEnd, metrics: Metrics) -> None:
+    await gathered(await scripted.start(Wish("a", service_class="gold")))
+    assert total(metrics, "tailrace_first_text_seconds_count") == 1
+    assert total(metrics, 'tailrace_inter_token_latency_seconds_count{class="gold"}') == 1
+    assert total(metrics, "tailrace_inter_token_latency_seconds_count") == 1
+
+
+async def test_who_is_told_to_come_back_is_counted_by_class(
+    scripted: FrontEnd, script: ScriptedService, metrics: Metrics
+) -> None:
+    script.start_step = Overloaded("the queue is full", retry_after_s=2.5)
+    await refusal(scripted, Wish("a", service_class="bronze"))
+    script.start_step, script.script = None, (Overloaded("late", retry_after_s=1, reason=RefusalReason.QUEUE_TIMEOUT),)
+    await refusal(scripted, Wish("a", service_class="bronze"))
+    for reason in ("queue_full", "queue_timeout"):
+        assert total(metrics, f'tailrace_requests_refused_total{{class="bronze",reason="{reason}"}}') == 1
+    assert total(metrics, "tailrace_requests_refused_total") == 2
+
+
+def total(metrics: Metrics, sample: str) -> float:
+    """The sum of the series that begin so."""
+    lines = metrics.render("")[0].decode().splitlines()
+    found = [line for line in lines if line.startswith((sample + " ", sample + "{"))]
+    assert found, sample
+    return sum(float(line.rpartition(" ")[2]) for line in found)
+
+
 async def test_an_overloaded_server_says_when_to_come_back(scripted: FrontEnd, script: ScriptedService) -> None:
     script.start_step = Overloaded("the queue is full", retry_after_s=2.5)
     refused = await refusal(scripted)
@@ -150,10 +178,10 @@ async def test_a_refusal_of_the_service_keeps_its_kind(
 
 @pytest.mark.parametrize("name", FRONT_ENDS)
 async def test_who_asks_too_early_or_too_late_is_told_to_come_back(
-    name: str, script: ScriptedService, tmp_path: Path
+    name: str, script: ScriptedService, metrics: Metrics, tmp_path: Path
 ) -> None:
     late = LateService(MODEL)
-    async with FRONT_ENDS[name](late, tmp_path) as front_end:
+    async with FRONT_ENDS[name](late, metrics, tmp_path) as front_end:
         early = await refusal(front_end)
         late.arrive(script)
         assert (await gathered(await front_end.start(GREEDY))).choices[0].text == "Hello world"

@@ -22,9 +22,9 @@ def test_counters_add_up_and_gauges_are_those_of_who_has_them() -> None:
     engine.experts.watch(lambda: {1: [5, 7]})
     for each in (first, second):
         each.http.request_started()
-        each.http.request_refused("gold", RefusalReason.QUEUE_FULL)
-        each.http.observe_first_text(0.1)
-        each.http.gaps_of("silver").observe(0.02)
+        each.http.answers.refuse("gold", RefusalReason.QUEUE_FULL)
+        each.http.answers.observe_first_text(0.1)
+        each.http.answers.gaps_of("silver").observe(0.02)
 
     whole = first.with_others([engine.snapshot(), second.snapshot()])
     text, _ = whole.render("")
@@ -33,7 +33,7 @@ def test_counters_add_up_and_gauges_are_those_of_who_has_them() -> None:
     assert values(text, "tailrace_http_requests_in_flight") == {"": 2.0}
     assert values(text, "tailrace_kv_resident_bytes") == {"": 4096.0}
     assert values(text, "tailrace_build_info") == {'{model_name="m",version="1"}': 1.0}
-    assert values(text, "tailrace_http_first_text_seconds_count") == {"": 2.0}
+    assert values(text, "tailrace_first_text_seconds_count")['{front_end="http"}'] == 2.0
     assert values(text, "tailrace_inter_token_latency_seconds_sum")['{class="silver"}'] == 0.04
     assert set(values(text, "tailrace_process_resident_bytes")) == {
         '{process="api 0"}',
@@ -63,12 +63,12 @@ def test_who_takes_the_place_of_a_dead_process_counts_on_and_begins_with_its_own
     for _ in range(3):
         dead.http.request_started()
     dead.http.request_ended("/models", 200)
-    dead.http.observe_first_text(0.1)
+    dead.http.answers.observe_first_text(0.1)
 
     heir.go_on_from(dead.snapshot())
-    heir.http.observe_first_text(0.1)
+    heir.http.answers.observe_first_text(0.1)
     text, _ = heir.render("")
 
-    assert values(text, "tailrace_http_first_text_seconds_count") == {"": 2.0}
+    assert values(text, "tailrace_first_text_seconds_count")['{front_end="http"}'] == 2.0
     assert values(text, "tailrace_http_requests_total") == {'{route="/models",status="200"}': 1.0}
     assert values(text, "tailrace_http_requests_in_flight") == {"": 0.0}

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -14,17 +15,21 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from tailrace.classes import ServiceClasses
-from tailrace.errors import InvalidRequest
+from tailrace.errors import InvalidRequest, Overloaded
+from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.claim import with_headers
 from tailrace.frontends.faults import log_fault
+from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.grpc.config import GrpcConfig
 from tailrace.frontends.grpc.failure import CallRefused, failure_of
 from tailrace.frontends.headers import bearer_token, given_request_id, safe_request_id
 from tailrace.frontends.rate_gate import Visit
 from tailrace.frontends.standing import ANYBODY, Claim, Client, settle
 from tailrace.service.api import Standing
+from tailrace.telemetry.answers import AnswerCounts
+from tailrace.telemetry.grpc import GrpcMetrics
 
-__all__ = ["Call", "Handler", "refusing", "streaming", "unary"]
+__all__ = ["Call", "Calls", "Context", "Handler"]
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -39,8 +44,11 @@ _SHORTEST_S = 1e-3
 class Call:
     """What the methods know of a call. `request_id` is the client's or ours, `unique_id` nobody else's."""
 
-    def __init__(self, context: Context, config: GrpcConfig) -> None:
+    def __init__(self, context: Context, config: GrpcConfig, counts: AnswerCounts) -> None:
+        self._arrived_s = time.perf_counter()
         self._context = context
+        self._counts = counts
+        self._class_name = ""  # in which it is served, once that is known
         self._stall_s = config.stall_s
         self._keys = config.api_keys
         self._gate = config.gate
@@ -60,7 +68,7 @@ class Call:
 
     def visiting(self) -> AbstractContextManager[Visit]:
         """Within this is what costs something. Raises Overloaded for who has used up its limits."""
-        return self._gate.visiting(self.client)
+        return self._gate.visiting(self.client, self._note_visit)
 
     def engine_id(self, given: str) -> str:
         """A name for the engine, which cannot come twice: a client's own id may, from a retry."""
@@ -72,7 +80,18 @@ class Call:
         left_s: float | None = self._context.time_remaining()
         if left_s is not None:
             claim = replace(claim, queue_ttl_s=max(_SHORTEST_S, min(left_s, claim.queue_ttl_s or left_s)))
-        return settle(claim, self.client, classes)
+        standing = settle(claim, self.client, classes)
+        self._class_name = standing.class_name
+        return standing
+
+    def clock(self, num_choices: int) -> GapClock:
+        """Measures what the reader of the answer feels. The call must have a standing."""
+        return GapClock(self._counts, self._class_name, self._arrived_s, num_choices)
+
+    def count_refusal(self, refusal: Overloaded) -> None:
+        """The call has ended so; one whose class is not known is no class's."""
+        if self._class_name:
+            self._counts.refuse(self._class_name, refusal.reason)
 
     async def write(self, message: Message) -> None:
         """Sends a message of a stream; waits while the client reads too slowly, until it has for too long."""
@@ -88,6 +107,10 @@ class Call:
         if len(data) < _MIN_COMPRESSED_BYTES:
             self._context.disable_next_message_compression()
         return data
+
+    def _note_visit(self, visit: Visit) -> None:
+        if visit.refusal is not None:
+            self._class_name = self.client.class_name
 
     @contextlib.asynccontextmanager
     async def streaming(self) -> AsyncIterator[None]:
@@ -107,56 +130,61 @@ Answer = Callable[[Request, Call], Awaitable[Message]]
 Stream = Callable[[Request, Call], Awaitable[None]]
 
 
-def unary(kind: type[Request], answer: Answer[Request], config: GrpcConfig) -> Handler:
-    """A method with one answer."""
+class Calls:
+    """Makes the methods of a front end out of what answers them."""
 
-    async def behave(raw: bytes, context: Context) -> bytes:
-        call = Call(context, config)
-        async with _statuses(call, context):
+    def __init__(self, config: GrpcConfig, metrics: GrpcMetrics) -> None:
+        self.config = config
+        self._metrics = metrics
+
+    @property
+    def of_anybody(self) -> "Calls":
+        """For methods that ask nobody for an API key."""
+        return Calls(replace(self.config, api_keys=ApiKeys({})), self._metrics)
+
+    def unary(self, kind: type[Request], answer: Answer[Request]) -> Handler:
+        """A method with one answer."""
+
+        async def behave(raw: bytes, context: Context) -> bytes:
+            async with self._begun(context) as call:
+                return call.packed(await answer(_parsed(kind, raw), call))
+            raise AssertionError("a call that failed has been aborted")
+
+        return grpc.unary_unary_rpc_method_handler(cast("Any", behave))  # the stubs know no methods that return bytes
+
+    def streaming(self, kind: type[Request], stream: Stream[Request]) -> Handler:
+        """A method with an answer of many messages, which it writes to the call."""
+
+        async def behave(raw: bytes, context: Context) -> None:
+            async with self._begun(context) as call, call.streaming():
+                await stream(_parsed(kind, raw), call)
+
+        return grpc.unary_stream_rpc_method_handler(cast("Any", behave))  # as above
+
+    def refusing(self, reason: str) -> Handler:
+        """A method that is known by name alone."""
+
+        async def behave(raw: bytes, context: Context) -> bytes:
+            async with self._begun(context):
+                raise CallRefused(grpc.StatusCode.UNIMPLEMENTED, reason, code="unsupported_method")
+            raise AssertionError("a call that failed has been aborted")
+
+        return grpc.unary_unary_rpc_method_handler(cast("Any", behave))  # as above
+
+    @contextlib.asynccontextmanager
+    async def _begun(self, context: Context) -> AsyncIterator[Call]:
+        """A call of somebody who may make it. The one place where errors become statuses."""
+        call = Call(context, self.config, self._metrics.answers)
+        try:
             call.admit()
-            return call.packed(await answer(_parsed(kind, raw), call))
-        raise AssertionError("a call that failed has been aborted")
-
-    return grpc.unary_unary_rpc_method_handler(
-        cast("Any", behave)
-    )  # the stubs know methods that return messages, not bytes
-
-
-def streaming(kind: type[Request], stream: Stream[Request], config: GrpcConfig) -> Handler:
-    """A method with an answer of many messages, which it writes to the call."""
-
-    async def behave(raw: bytes, context: Context) -> None:
-        call = Call(context, config)
-        async with _statuses(call, context), call.streaming():
-            call.admit()
-            await stream(_parsed(kind, raw), call)
-
-    return grpc.unary_stream_rpc_method_handler(cast("Any", behave))  # as above
-
-
-def refusing(reason: str, config: GrpcConfig) -> Handler:
-    """A method that is known by name alone."""
-
-    async def behave(raw: bytes, context: Context) -> bytes:
-        call = Call(context, config)
-        async with _statuses(call, context):
-            call.admit()
-            raise CallRefused(grpc.StatusCode.UNIMPLEMENTED, reason, code="unsupported_method")
-        raise AssertionError("a call that failed has been aborted")
-
-    return grpc.unary_unary_rpc_method_handler(cast("Any", behave))  # as above
-
-
-@contextlib.asynccontextmanager
-async def _statuses(call: Call, context: Context) -> AsyncIterator[None]:
-    """The one place where errors become statuses."""
-    try:
-        yield
-    except Exception as error:
-        failure = failure_of(error, call.request_id)
-        if failure.is_ours:
-            log_fault(_log, call.request_id, error)
-        await context.abort(failure.status, failure.message, failure.metadata)
+            yield call
+        except Exception as error:
+            failure = failure_of(error, call.request_id)
+            if failure.is_ours:
+                log_fault(_log, call.request_id, error)
+            if isinstance(error, Overloaded):
+                call.count_refusal(error)
+            await context.abort(failure.status, failure.message, failure.metadata)
 
 
 def _headers(context: Context) -> Mapping[bytes, bytes]:

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 import grpc
 from grpc_health.v1 import health_pb2 as pb
 
-from tailrace.frontends.grpc.call import Call, Handler, streaming, unary
-from tailrace.frontends.grpc.config import GrpcConfig
+from tailrace.frontends.grpc.call import Call, Calls, Handler
 from tailrace.frontends.grpc.failure import CallRefused
 from tailrace.service.api import Service
 
@@ -21,17 +20,17 @@ _LOOK_S = 0.5  # how late a watcher may learn of a change
 class Health:
     """`names` are the services that share one state; the empty name is the server."""
 
-    def __init__(self, service: Service, names: Collection[str], config: GrpcConfig) -> None:
+    def __init__(self, service: Service, names: Collection[str], calls: Calls) -> None:
         self._service = service
         self._names = ("", *names)
-        self._config = config
+        self._calls = calls
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
         return {
-            "Check": unary(pb.HealthCheckRequest, self.check, self._config),
-            "List": unary(pb.HealthListRequest, self.list, self._config),
-            "Watch": streaming(pb.HealthCheckRequest, self.watch, self._config),
+            "Check": self._calls.unary(pb.HealthCheckRequest, self.check),
+            "List": self._calls.unary(pb.HealthListRequest, self.list),
+            "Watch": self._calls.streaming(pb.HealthCheckRequest, self.watch),
         }
 
     async def check(self, request: pb.HealthCheckRequest, call: Call) -> pb.HealthCheckResponse:

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from tailrace.frontends.grpc.answers import AnswerWriter
-from tailrace.frontends.grpc.call import Call, Handler, streaming, unary
-from tailrace.frontends.grpc.config import GrpcConfig
+from tailrace.frontends.grpc.call import Call, Calls, Handler
 from tailrace.frontends.grpc.requests import claim_of, field_place, generation_of, prompt_of
 from tailrace.frontends.grpc.sending import send_answer
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
@@ -19,18 +18,18 @@ INFERENCE = pb.DESCRIPTOR.services_by_name["Inference"]
 
 
 class Inference:
-    def __init__(self, service: Service, config: GrpcConfig) -> None:
+    def __init__(self, service: Service, calls: Calls) -> None:
         self._service = service
-        self._config = config
+        self._calls = calls
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        config = self._config
+        calls = self._calls
         return {
-            "Generate": streaming(pb.GenerateRequest, self.generate, config),
-            "Tokenize": unary(pb.TokenizeRequest, self.tokenize, config),
-            "Detokenize": unary(pb.DetokenizeRequest, self.detokenize, config),
-            "GetModel": unary(pb.GetModelRequest, self.get_model, config),
+            "Generate": calls.streaming(pb.GenerateRequest, self.generate),
+            "Tokenize": calls.unary(pb.TokenizeRequest, self.tokenize),
+            "Detokenize": calls.unary(pb.DetokenizeRequest, self.detokenize),
+            "GetModel": calls.unary(pb.GetModelRequest, self.get_model),
         }
 
     async def generate(self, request: pb.GenerateRequest, call: Call) -> None:
@@ -40,7 +39,7 @@ class Inference:
             generation = generation_of(request, call.engine_id(""), standing)
             stream = await self._service.start(generation)
             writer = AnswerWriter(generation.n, has_token_ids=request.return_token_ids)
-            await send_answer(stream, writer, call, visit)
+            await send_answer(stream, writer, call, visit, call.clock(generation.n))
 
     async def tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:
         with call.visiting(), renamed(field_place):
@@ -60,5 +59,5 @@ class Inference:
             max_model_tokens=model.max_model_tokens,
             vocab_size=model.vocab_size,
             is_ready=self._service.is_ready,
-            version=self._config.version,
+            version=self._calls.config.version,
         )

@@ -6,6 +6,7 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from tailrace.frontends.charged import charged
+from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.grpc.call import Call
 from tailrace.frontends.rate_gate import Visit
 from tailrace.service.api import ChoiceDelta, GenerationStream
@@ -19,10 +20,11 @@ class Writer(Protocol):
     def messages(self, delta: ChoiceDelta, stream: GenerationStream) -> Iterator[Message]: ...
 
 
-async def send_answer(stream: GenerationStream, writer: Writer, call: Call, visit: Visit) -> None:
+async def send_answer(stream: GenerationStream, writer: Writer, call: Call, visit: Visit, clock: GapClock) -> None:
     """All of it. Ends the work at once when the call ends, whoever ends it; what was made is charged."""
     async with charged(stream, visit):
         while deltas := await stream.take():
             for delta in deltas:
+                clock.tick(delta)
                 for message in writer.messages(delta, stream):
                     await call.write(message)

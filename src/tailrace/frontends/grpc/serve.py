@@ -5,18 +5,19 @@ grpc starts threads when it is imported: a process that forks must not have impo
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import grpc
 from grpc_reflection.v1alpha import reflection
 
 from tailrace.errors import SetupError
-from tailrace.frontends.api_keys import ApiKeys
+from tailrace.frontends.grpc.call import Calls
 from tailrace.frontends.grpc.config import GrpcConfig
+from tailrace.frontends.grpc.counted import counted
 from tailrace.frontends.grpc.health import HEALTH, Health
 from tailrace.frontends.grpc.inference import INFERENCE, Inference
 from tailrace.frontends.grpc.vllm.engine import VLLM_ENGINE, VllmEngine
 from tailrace.service.api import Service
+from tailrace.telemetry.grpc import GrpcMetrics
 
 __all__ = ["serve_grpc"]
 
@@ -26,6 +27,7 @@ _GZIP_LEVEL = 1  # GRPC_COMPRESS_LEVEL_LOW: the first that the client takes of g
 async def serve_grpc(
     service: Service,
     config: GrpcConfig,
+    metrics: GrpcMetrics,
     address: str,
     *,
     stop: asyncio.Event,
@@ -38,7 +40,7 @@ async def serve_grpc(
     processes of a user may serve one address: the kernel deals connections out. After `stop` clients are told to go
     elsewhere, and calls under way have `grace_s` to end. Raises SetupError when the address cannot be had.
     """
-    server = _server(service, config)
+    server = _server(service, config, metrics)
     port = _listen(server, address)
     await server.start()
     try:
@@ -49,14 +51,16 @@ async def serve_grpc(
         await server.stop(None)
 
 
-def _server(service: Service, config: GrpcConfig) -> grpc.aio.Server:
+def _server(service: Service, config: GrpcConfig, metrics: GrpcMetrics) -> grpc.aio.Server:
     server = grpc.aio.server(options=_options(config), maximum_concurrent_rpcs=config.max_calls)
-    anybody = replace(config, api_keys=ApiKeys({}))
-    served = {INFERENCE: Inference(service, config).handlers, VLLM_ENGINE: VllmEngine(service, config).handlers}
+    calls = Calls(config, metrics)
+    served = {INFERENCE: Inference(service, calls).handlers, VLLM_ENGINE: VllmEngine(service, calls).handlers}
     names = [each.full_name for each in served]
-    served[HEALTH] = Health(service, names, anybody).handlers
+    served[HEALTH] = Health(service, names, calls.of_anybody).handlers
     for descriptor, handlers in served.items():
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(descriptor.full_name, dict(handlers)),))
+        place = descriptor.full_name
+        methods = {name: counted(each, f"{place}/{name}", metrics) for name, each in handlers.items()}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(place, methods),))
     reflection.enable_server_reflection((*names, HEALTH.full_name, reflection.SERVICE_NAME), server)
     return server
 

@@ -218,7 +218,7 @@ class _HttpApp:
             await _say_last_words(exchange)
         except Exception as error:
             if isinstance(error, Overloaded) and exchange.service_class is not None:
-                self._metrics.request_refused(exchange.service_class, error.reason)
+                self._metrics.answers.refuse(exchange.service_class, error.reason)
             await _refuse(exchange, error)
 
 

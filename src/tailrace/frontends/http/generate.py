@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.charged import charged
 from tailrace.frontends.claim import with_headers
+from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.http.answer import AnswerHead
 from tailrace.frontends.http.anthropic.request import decode_message
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import Exchange
-from tailrace.frontends.http.gaps import GapClock
 from tailrace.frontends.http.gathered import Gathered
 from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.merge import start_all
@@ -85,7 +85,7 @@ class Generate:
             return
         stream = await start_all(self._service, job.generations)
         async with charged(stream, exchange.visit):
-            clock = GapClock(self._metrics, job.class_name, exchange.arrived_s, job.num_choices)
+            clock = GapClock(self._metrics.answers, job.class_name, exchange.arrived_s, job.num_choices)
             send = self._send_chunks if job.is_streamed else self._send_whole
             await send(exchange, stream, job, clock)
 

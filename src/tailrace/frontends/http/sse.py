@@ -6,8 +6,8 @@ delta. So what one client does not read costs neither frames nor text, and its r
 
 from typing import Protocol
 
+from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.http.answer import FrameWriter
-from tailrace.frontends.http.gaps import GapClock
 from tailrace.frontends.http.pulse import Pulse
 from tailrace.service.api import GenerationStream
 

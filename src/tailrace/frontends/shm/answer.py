@@ -3,17 +3,20 @@
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from tailrace.errors import EngineError, RequestError, RingDamaged, TailraceError, UnavailableError
+from tailrace.errors import EngineError, Overloaded, RequestError, RingDamaged, TailraceError, UnavailableError
 from tailrace.frontends.faults import fault_message, log_fault
+from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.renaming import renamed
 from tailrace.frontends.shm.asks import decode_ask, field_name
 from tailrace.frontends.shm.wire import Down, encode_delta, encode_failure, encode_usage, packed
 from tailrace.frontends.shm.writer import LaneWriter, Stalled
 from tailrace.service.api import GenerationStream, Service, Usage
+from tailrace.telemetry.answers import AnswerCounts
 
 __all__ = ["Answer", "Outcome"]
 
@@ -32,8 +35,13 @@ class _LastWord(NamedTuple):
 class Answer:
     """Is computed from `start` on. `on_last` is called when the client may have the last word, which frees its lane."""
 
-    def __init__(self, service: Service, writer: LaneWriter, on_last: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self, service: Service, counts: AnswerCounts, writer: LaneWriter, on_last: Callable[[Outcome], None]
+    ) -> None:
+        self._arrived_s = time.perf_counter()
         self._service = service
+        self._counts = counts
+        self._class_name = ""  # in which it is served, once that is known
         self._writer = writer
         self._on_last = on_last
         self._request_id = f"shm-{secrets.token_hex(12)}"
@@ -87,6 +95,8 @@ class Answer:
         except RingDamaged:
             raise
         except TailraceError as error:
+            if isinstance(error, Overloaded) and self._class_name:
+                self._counts.refuse(self._class_name, error.reason)
             return _failure(error, _outcome_of(error))
         except Exception as error:
             log_fault(_log, self._request_id, error)
@@ -95,18 +105,21 @@ class Answer:
     async def _stream(self, content: memoryview) -> None:
         with renamed(field_name):
             generation = decode_ask(content, self._request_id, self._service.classes)
+            self._class_name = generation.standing.class_name
             stream = await self._service.start(generation)
         try:
-            await self._pass_on(stream)
+            clock = GapClock(self._counts, self._class_name, self._arrived_s, generation.n)
+            await self._pass_on(stream, clock)
         finally:
             await stream.aclose()
             self._usage = stream.usage
 
-    async def _pass_on(self, stream: GenerationStream) -> None:
+    async def _pass_on(self, stream: GenerationStream, clock: GapClock) -> None:
         write = self._writer.write
         await write(Down.BEGUN, packed(stream.prompt_tokens))
         while deltas := await stream.take():
             for delta in deltas:
+                clock.tick(delta)
                 await write(Down.DELTA, encode_delta(delta))
 
 

@@ -131,7 +131,9 @@ class Connection:
 
     def _begin(self, lane: int, content: memoryview) -> None:
         writer = LaneWriter(self._segment.lane(lane), self._tell, self._config.stall_s)
-        answer = self._answers[lane] = Answer(self._service, writer, partial(self._answered, lane))
+        answer = self._answers[lane] = Answer(
+            self._service, self._metrics.answers, writer, partial(self._answered, lane)
+        )
         task = answer.start(content)
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)

@@ -2,15 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 
 from smg_grpc_proto.generated import common_pb2
 from smg_grpc_proto.generated import vllm_engine_pb2 as pb
 
 from tailrace.frontends.admin_key import AdminKey
-from tailrace.frontends.api_keys import ApiKeys
-from tailrace.frontends.grpc.call import Call, Handler, refusing, streaming, unary
-from tailrace.frontends.grpc.config import GrpcConfig
+from tailrace.frontends.grpc.call import Call, Calls, Handler
 from tailrace.frontends.grpc.sending import send_answer
 from tailrace.frontends.grpc.vllm.answers import AnswerWriter
 from tailrace.frontends.grpc.vllm.fields import check_fields
@@ -40,26 +37,25 @@ _SERVER_TYPE = "tailrace-grpc"
 
 
 class VllmEngine:
-    def __init__(self, service: Service, config: GrpcConfig) -> None:
+    def __init__(self, service: Service, calls: Calls) -> None:
         self._service = service
-        self._config = config
-        self._admin = AdminKey(config.admin_key)
+        self._calls = calls
+        self._admin = AdminKey(calls.config.admin_key)
         self._live = LiveCalls()
         self._started_s = time.monotonic()
         self._last_received_s = time.time()
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        config = self._config
-        anybody = replace(config, api_keys=ApiKeys({}))
+        calls, anybody = self._calls, self._calls.of_anybody
         return {
-            "Generate": streaming(pb.GenerateRequest, self.generate, config),
-            "Abort": unary(pb.AbortRequest, self.abort, config),
-            "HealthCheck": unary(pb.HealthCheckRequest, self.health_check, anybody),
-            "FlushCache": unary(common_pb2.FlushCacheRequest, self.flush_cache, anybody),  # has a key of its own
-            "GetModelInfo": unary(pb.GetModelInfoRequest, self.get_model_info, config),
-            "GetServerInfo": unary(pb.GetServerInfoRequest, self.get_server_info, config),
-            **{name: refusing(f"{name} is not supported: {reason}", config) for name, reason in _UNSUPPORTED.items()},
+            "Generate": calls.streaming(pb.GenerateRequest, self.generate),
+            "Abort": calls.unary(pb.AbortRequest, self.abort),
+            "HealthCheck": anybody.unary(pb.HealthCheckRequest, self.health_check),
+            "FlushCache": anybody.unary(common_pb2.FlushCacheRequest, self.flush_cache),  # has a key of its own
+            "GetModelInfo": calls.unary(pb.GetModelInfoRequest, self.get_model_info),
+            "GetServerInfo": calls.unary(pb.GetServerInfoRequest, self.get_server_info),
+            **{name: calls.refusing(f"{name} is not supported: {reason}") for name, reason in _UNSUPPORTED.items()},
         }
 
     async def generate(self, request: pb.GenerateRequest, call: Call) -> None:
@@ -75,7 +71,8 @@ class VllmEngine:
             generation = generation_of(request, call.engine_id(request.request_id), standing)
             stream = await self._service.start(generation)
             await live.begins(stream)
-            await send_answer(stream, AnswerWriter(generation.n, is_streamed=request.stream), call, visit)
+            clock = call.clock(generation.n)
+            await send_answer(stream, AnswerWriter(generation.n, is_streamed=request.stream), call, visit, clock)
 
     async def abort(self, request: pb.AbortRequest, call: Call) -> pb.AbortResponse:
         """Of the calls of this process, which are all of this connection, and perhaps not all of others."""

@@ -16,10 +16,10 @@ from typing import Literal
 
 from tailrace.errors import InvalidRequest, RequestError
 from tailrace.frontends.charged import charged
+from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.http.answer import AnswerHead
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import Exchange
-from tailrace.frontends.http.gaps import GapClock
 from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.openai.chunks import ChunkWriter
 from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionsForm
@@ -134,7 +134,7 @@ class ResumableStreams:
         frames = ChunkWriter(_KINDS[shown.kind].shape, shown.head, num_choices, has_usage=shown.include_usage)
         writer = MarkedWriter(frames, marks)
         exchange.failure_frames = writer.failure
-        clock = GapClock(self._metrics, exchange.service_class or "", exchange.arrived_s, num_choices)
+        clock = GapClock(self._metrics.answers, exchange.service_class or "", exchange.arrived_s, num_choices)
         pulse = Pulse(exchange, self._config.patience, self._metrics, writer.keep_alive)
         if writer.is_complete:
             await rest.take()  # nothing comes of it but the usage

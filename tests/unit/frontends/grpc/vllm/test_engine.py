@@ -9,11 +9,13 @@ from smg_grpc_proto.generated import vllm_engine_pb2 as pb
 
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.api_keys import ApiKeys
+from tailrace.frontends.grpc.call import Calls
 from tailrace.frontends.grpc.config import GrpcConfig
 from tailrace.frontends.grpc.vllm.engine import VLLM_ENGINE, VllmEngine
 from tailrace.frontends.grpc.vllm.fields import ACCEPTED, OBEYED, REFUSED
 from tailrace.frontends.standing import Client
 from tailrace.service.api import ChoiceDelta, TextLogprob, TextPrompt, TokenPrompt
+from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason, ModelTarget
 from tests.support.grpc_server import Front, front_end, raw_stream, rich_error
 from tests.support.scripted_service import ScriptedService
@@ -197,7 +199,8 @@ async def test_methods_without_an_answer_say_why(front: Front, name: str) -> Non
 
 
 def test_each_method_of_the_protocol_is_there() -> None:
-    handlers = set(VllmEngine(ScriptedService(), GrpcConfig()).handlers)
+    calls = Calls(GrpcConfig(), Metrics(model_name="tiny", version="0").grpc)
+    handlers = set(VllmEngine(ScriptedService(), calls).handlers)
     assert handlers >= {
         "Generate",
         "Embed",

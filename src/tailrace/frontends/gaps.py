@@ -3,7 +3,7 @@
 import time
 
 from tailrace.service.api import ChoiceDelta
-from tailrace.telemetry.http import HttpMetrics
+from tailrace.telemetry.answers import AnswerCounts
 
 __all__ = ["GapClock"]
 
@@ -11,11 +11,11 @@ __all__ = ["GapClock"]
 class GapClock:
     """One per answer; `tick` at each delta. Those without tokens, as an echo or a bare end, count for nothing."""
 
-    __slots__ = ("_arrived_s", "_last_s", "_metrics", "_observe_gap")
+    __slots__ = ("_arrived_s", "_counts", "_last_s", "_observe_gap")
 
-    def __init__(self, metrics: HttpMetrics, class_name: str, arrived_s: float, num_choices: int) -> None:
-        self._metrics = metrics
-        self._observe_gap = metrics.gaps_of(class_name).observe
+    def __init__(self, counts: AnswerCounts, class_name: str, arrived_s: float, num_choices: int) -> None:
+        self._counts = counts
+        self._observe_gap = counts.gaps_of(class_name).observe
         self._arrived_s: float | None = arrived_s
         self._last_s: list[float | None] = [None] * num_choices
 
@@ -24,12 +24,12 @@ class GapClock:
         if num_tokens == 0:
             return
         if num_tokens > 1:
-            self._metrics.coalesced.value += num_tokens - 1
+            self._counts.coalesce(num_tokens - 1)
         now = time.perf_counter()
         last = self._last_s[delta.index]
         self._last_s[delta.index] = now
         if last is not None:
             self._observe_gap(now - last)
         elif self._arrived_s is not None:
-            self._metrics.observe_first_text(now - self._arrived_s)
+            self._counts.observe_first_text(now - self._arrived_s)
             self._arrived_s = None
