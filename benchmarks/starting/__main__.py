@@ -19,6 +19,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
 from statistics import median
 
@@ -55,7 +56,7 @@ def serve(tree: Path) -> Times:
     connection.close()
     process.send_signal(signal.SIGINT)
     cpu_s = _cpu_s(process)
-    return {"serve: ready": (ready_s, float("nan")), "serve: first token": (first_s, cpu_s)}
+    return {"serve: ready": (ready_s, nan), "serve: first token": (first_s, cpu_s)}
 
 
 def complete(tree: Path) -> Times:
@@ -121,7 +122,7 @@ def show(figures: Mapping[str, Mapping[str, tuple[float, float]]], trees: Sequen
 
 
 def _shown(pair: tuple[float, float]) -> Iterator[str]:
-    yield from ("" if seconds != seconds else f"{seconds * 1e3:.0f}" for seconds in pair)
+    yield from ("" if isnan(seconds) else f"{seconds * 1e3:.0f}" for seconds in pair)
 
 
 def _tailrace(words: Sequence[str]) -> list[str]:

@@ -24,7 +24,6 @@ from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
 from tailrace.scheduler.steptime import StepTimeModel
 from tailrace.service.api import ModelCard
 from tailrace.service.bounds import TextBounds
-from tailrace.service.chat import ChatTemplate
 from tailrace.service.service import PromptWatcher, TextService
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.levels import ReadReports
@@ -148,6 +147,8 @@ def build_service(
     bounds: TextBounds | None = None,
 ) -> TextService:
     """The text side of a model over an engine; `watcher` is told of each prompt. Classes have the targets that hold."""
+    from tailrace.service.chat import ChatTemplate  # noqa: PLC0415  (its jinja2 loads while the weights do)
+
     template = checkpoint.chat_template
     chat = None if template is None else ChatTemplate(template, checkpoint.special_tokens)
     tokenizer = Tokenizer.from_source(checkpoint.tokenizer, add_bos=checkpoint.add_bos, bos_id=checkpoint.bos_id)

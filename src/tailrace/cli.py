@@ -3,6 +3,7 @@
 Importing this loads next to nothing, so that Ctrl-C is answered by `main` from early on.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from collections.abc import Sequence
 from tailrace.errors import TailraceError
 
 __all__ = ["main"]
+
+_YOUNG = 20_000  # new objects between looks for garbage, of which imports and loading make next to none
 
 FAILED, MISUSED, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -21,12 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     # Of numpy's BLAS only the reference back end makes use, a row at a time: its threads would wait in busy loops.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_YOUNG)
     try:
         return _run(arguments)
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("TAILRACE_DEBUG"):
             raise
         return _fail(error)
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -107,6 +107,27 @@ def test_loading_a_part_that_computes_nothing_loads_no_arrays(loaded: str) -> No
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+HEAVY = (
+    *("gguf", "grpc", "h2", "huggingface_hub", "jinja2", "pip", "pydantic", "redis", "rich", "torch", "zmq"),
+    *("tailrace.bench", "tailrace.ops.reference", "tailrace.quantizing", "tailrace.weights.hf_checkpoint"),
+    *("tailrace.weights.hf_config", "tailrace.weights.inspection", "tailrace.weights.synthetic"),
+)
+STARTING = {
+    "serve": ("tailrace.commands.serve", "tailrace.ops.cpu.backend"),
+    "complete": ("tailrace.commands.complete", "tailrace.library", "tailrace.ops.cpu.backend"),
+}
+
+
+@pytest.mark.parametrize("verb", STARTING)
+def test_what_a_start_has_no_use_for_is_not_loaded(verb: str) -> None:
+    """Each of these would come before the first token; who needs one loads it then, or while weights are read."""
+    code = f"import sys, tailrace.verbs, {', '.join(STARTING[verb])}; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    loaded = set(shown.split())
+    assert loaded.issuperset(STARTING[verb])
+    assert loaded.isdisjoint(HEAVY)
+
+
 def test_every_module_is_reached_from_the_command_line_or_the_library(modules: list[Module]) -> None:
     imported = {name.removeprefix("tailrace.") for module in modules for name in module.imports()}
     entries = {"", "cli", "library"}

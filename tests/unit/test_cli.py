@@ -1,6 +1,7 @@
 """The command line as a user meets it: help, exit codes, one line for each error."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -190,3 +191,10 @@ def test_the_version_is_the_packages_own(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["--version"]) == 0
 
     assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_the_collector_is_as_it_was_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+    before = gc.get_threshold()
+    assert main(["--version"]) == 0
+    assert main(["no-such-verb"]) == 2
+    assert gc.get_threshold() == before

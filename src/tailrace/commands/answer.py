@@ -5,15 +5,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import tailrace
-from tailrace.bench.exchange import Address, WireError
-from tailrace.bench.server import Prompt, Server, StreamRequest
 from tailrace.commands.download import fetch_default_model
 from tailrace.commands.waiting import waiting
 from tailrace.errors import EngineError, SetupError
 from tailrace.weights.precision import Precision
+
+if TYPE_CHECKING:
+    from tailrace.bench.server import Prompt, Server
 
 __all__ = ["Answer", "Answerer", "Sampling", "open_answerer"]
 
@@ -64,7 +65,7 @@ class Answer:
 
 
 class Answerer(Protocol):
-    def answer(self, prompt: Prompt, sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
+    def answer(self, prompt: "Prompt", sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
         """Stream one answer. Raises TailraceError; KeyboardInterrupt stops the work first."""
         ...
 
@@ -72,11 +73,13 @@ class Answerer(Protocol):
 class _Remote:
     """A model behind a server."""
 
-    def __init__(self, server: Server, model: str | None) -> None:
+    def __init__(self, server: "Server", model: str | None) -> None:
         self._server = server
         self._model = model or _first_model(server)
 
-    def answer(self, prompt: Prompt, sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
+    def answer(self, prompt: "Prompt", sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
+        from tailrace.bench.server import StreamRequest  # noqa: PLC0415  (see _remote)
+
         texts: list[str] = []
 
         def take(text: str) -> None:
@@ -106,7 +109,7 @@ class _Local:
     def __init__(self, engine: "tailrace.Engine") -> None:
         self._engine = engine
 
-    def answer(self, prompt: Prompt, sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
+    def answer(self, prompt: "Prompt", sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
         sent_s = time.perf_counter()
         stream = self._engine.stream(prompt, max_tokens=sampling.max_tokens or 0, **sampling.given())
         texts: list[str] = []
@@ -138,7 +141,7 @@ def open_answerer(
     if url is not None:
         if quantize is not None:
             raise SetupError("--quantize is of a model that is loaded here: the server at --url has loaded its own")
-        yield _Remote(Server(Address.parse(url, api_key)), model)
+        yield _remote(url, api_key, model)
         return
     fetch_default_model(model)
     with waiting("Loading the model"):
@@ -147,7 +150,17 @@ def open_answerer(
         yield _Local(engine)
 
 
-def _first_model(server: Server) -> str:
+def _remote(url: str, api_key: str | None, model: str | None) -> _Remote:
+    # Only who asks a server needs the wire: a model that is loaded here would start later for it.
+    from tailrace.bench.exchange import Address  # noqa: PLC0415
+    from tailrace.bench.server import Server  # noqa: PLC0415
+
+    return _Remote(Server(Address.parse(url, api_key)), model)
+
+
+def _first_model(server: "Server") -> str:
+    from tailrace.bench.exchange import WireError  # noqa: PLC0415  (see _remote)
+
     try:
         return asyncio.run(server.first_model())
     except WireError as error:

@@ -1,9 +1,8 @@
 """A spinner for what takes a moment, on a terminal only."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
 
 __all__ = ["waiting"]
 
@@ -11,9 +10,10 @@ __all__ = ["waiting"]
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Say `what` is being waited for while the block runs."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         yield
         return
-    with console.status(what):
+    from rich.console import Console  # noqa: PLC0415  (a pipe need not pay for it)
+
+    with Console(stderr=True).status(what):
         yield

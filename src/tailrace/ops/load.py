@@ -2,7 +2,6 @@
 
 from tailrace.errors import SetupError
 from tailrace.ops.api import Backend, KvFormat
-from tailrace.ops.reference import ReferenceBackend
 
 __all__ = ["BACKENDS", "load_backend", "reading_rate"]
 
@@ -16,6 +15,8 @@ def load_backend(name: str = "auto", kv_format: KvFormat | None = None) -> Backe
     """
     match name:
         case "reference":
+            from tailrace.ops.reference import ReferenceBackend  # noqa: PLC0415  (who serves has no use for it)
+
             if kv_format not in (None, ReferenceBackend.kv_format):
                 raise SetupError(f"the reference back end keeps KV in f32, not in {kv_format}: take another back end")
             return ReferenceBackend()

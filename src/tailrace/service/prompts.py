@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tailrace.errors import InvalidRequest
 from tailrace.service.api import ChatPrompt, InfillPrompt, ModelCard, Prompt, TextPrompt, TokenPrompt
-from tailrace.service.chat import ChatTemplate
 from tailrace.service.context import Context, check_prompt_length
 from tailrace.service.infill import find_infill
 from tailrace.service.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from tailrace.service.chat import ChatTemplate
 
 __all__ = ["PromptEncoder", "check_token_ids", "is_long"]
 
@@ -21,7 +24,9 @@ class PromptEncoder:
     With `context` given, a prompt that cannot fit is refused before the work is done that its length would cost.
     """
 
-    def __init__(self, tokenizer: Tokenizer, chat: ChatTemplate | None, model: ModelCard, *, max_messages: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, chat: "ChatTemplate | None", model: ModelCard, *, max_messages: int
+    ) -> None:
         self._tokenizer = tokenizer
         self._chat = chat
         self._model = model

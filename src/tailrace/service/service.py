@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.engine.client import EngineClient, TokenFeed
@@ -20,7 +20,6 @@ from tailrace.service.api import (
     TextPrompt,
 )
 from tailrace.service.bounds import TextBounds, check_answer_tokens, check_generation
-from tailrace.service.chat import ChatTemplate
 from tailrace.service.choice import Choice, ChoiceRules
 from tailrace.service.context import Context, fit_max_tokens
 from tailrace.service.detokenize import TokenTexts
@@ -45,6 +44,9 @@ from tailrace.types import (
     packed,
 )
 
+if TYPE_CHECKING:
+    from tailrace.service.chat import ChatTemplate
+
 __all__ = ["PromptWatcher", "TextService"]
 
 
@@ -67,7 +69,7 @@ class TextService:
         self,
         engine: EngineClient,
         tokenizer: Tokenizer,
-        chat: ChatTemplate | None,
+        chat: "ChatTemplate | None",
         model: ModelCard,
         bounds: TextBounds | None = None,
         *,

@@ -5,7 +5,7 @@ from contextlib import closing
 from functools import partial
 
 from tailrace.config import ServeConfig
-from tailrace.engine.collector import settle_collector
+from tailrace.engine.collector import freeze_loaded
 from tailrace.frontends.grpc.address import reserved
 from tailrace.frontends.http import serve as http
 from tailrace.frontends.key_file import read_clients
@@ -100,7 +100,7 @@ class _Server:
             patience_s=self._config.patience_s,
             drain_s=self._config.drain_s,
         )
-        settle_collector()  # what is here now, those that are forked share until they touch it
+        freeze_loaded()  # those that are forked share it until they touch it
         with closing(supervisor):
             supervisor.start_workers()
             self._packed = self._plan.pack(progress)

@@ -7,8 +7,6 @@ from tailrace.errors import SetupError
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.default_model import DEFAULT_MODEL_NAME, default_model_path
 from tailrace.weights.gguf_checkpoint import open_gguf
-from tailrace.weights.hf_checkpoint import open_directory
-from tailrace.weights.hub import hub_directory, is_hub_id
 from tailrace.weights.precision import Precision, Quantize
 from tailrace.weights.tiny_deepseek import TINY_DEEPSEEK_NAME, tiny_deepseek_path
 from tailrace.weights.wheel import Progress
@@ -32,12 +30,21 @@ def open_checkpoint(
         return dataclasses.replace(open_gguf(tiny_deepseek_path(), quantize, mtp=mtp), name=TINY_DEEPSEEK_NAME)
     if (path := _existing(model)) is not None:
         return _open_directory(path, quantize, mtp) if path.is_dir() else open_gguf(path, quantize, mtp=mtp)
+    from tailrace.weights.hub import hub_directory, is_hub_id  # noqa: PLC0415  (as in _open_hugging_face)
+
     if is_hub_id(model) and not model.endswith(".gguf"):
-        return dataclasses.replace(open_directory(hub_directory(model), quantize, mtp=mtp), name=model)
+        return dataclasses.replace(_open_hugging_face(hub_directory(model), quantize, mtp), name=model)
     raise SetupError(
         f"model {model!r} is neither a file nor a directory here, nor a hub id (owner/name), nor "
         f"{TINY_DEEPSEEK_NAME!r}; leave it out for the default model"
     )
+
+
+def _open_hugging_face(directory: Path, quantize: Quantize, mtp: bool) -> Checkpoint:
+    # A GGUF file, as the default model is, starts without the readers of all other formats.
+    from tailrace.weights.hf_checkpoint import open_directory  # noqa: PLC0415
+
+    return open_directory(directory, quantize, mtp=mtp)
 
 
 def _existing(model: str) -> Path | None:
@@ -52,7 +59,7 @@ def _existing(model: str) -> Path | None:
 def _open_directory(path: Path, quantize: Quantize, mtp: bool) -> Checkpoint:
     """A directory that holds one GGUF file and no config is taken for that file."""
     if (path / "config.json").is_file():
-        return open_directory(path, quantize, mtp=mtp)
+        return _open_hugging_face(path, quantize, mtp)
     files = sorted(path.glob("*.gguf"))
     if len(files) == 1:
         return open_gguf(files[0], quantize, mtp=mtp)

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailrace.engine.collector import settle_collector
+from tailrace.engine.collector import freeze_loaded, settle_collector
 
 
 @pytest.fixture
@@ -19,6 +19,14 @@ def collector() -> Iterator[None]:
 def test_what_is_there_is_visited_no_more() -> None:
     kept: list[list[object]] = [[] for _ in range(1_000)]
     settle_collector()
+    assert gc.get_freeze_count() > len(kept)
+    assert not any(kept[0] is each for each in gc.get_objects())
+
+
+@pytest.mark.usefixtures("collector")
+def test_what_was_loaded_is_visited_no_more() -> None:
+    kept: list[list[object]] = [[] for _ in range(1_000)]
+    freeze_loaded()
     assert gc.get_freeze_count() > len(kept)
     assert not any(kept[0] is each for each in gc.get_objects())
 

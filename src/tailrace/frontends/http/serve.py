@@ -8,13 +8,14 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tailrace.frontends.address import resolve
-from tailrace.frontends.http.http2 import PREFACE, Http2Connection
+from tailrace.frontends.http.http2 import PREFACE
 from tailrace.frontends.http.request_head import REFUSAL, HeadWatch, is_too_large
 
 __all__ = ["bind", "serve"]
@@ -62,6 +63,8 @@ async def serve(
     application should refuse new work. Answers under way have `grace_s` to finish, and connections are accepted as
     long, so that a balancer that asks is told; then all is closed. A second SIGINT cuts that short.
     """
+    # Here and not above: a server's processes are forked first, and load this while the weights are read.
+    await asyncio.to_thread(import_module, "tailrace.frontends.http.http2.connection")
     config = uvicorn.Config(
         app,
         http=_Connection,
@@ -108,6 +111,8 @@ class _Connection(HttpToolsProtocol):
             return
         self.connections.discard(self)
         self._head.end()
+        from tailrace.frontends.http.http2.connection import Http2Connection  # noqa: PLC0415  (loaded by `serve`)
+
         Http2Connection(self.config.loaded_app, self.server_state, self.transport).data_received(data)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -200,8 +205,8 @@ class _Server(uvicorn.Server):
         if self._drain is None:
             self._on_stop()
             for connection in tuple(self.server_state.connections):
-                if isinstance(connection, Http2Connection):
-                    connection.announce_drain()
+                if (announce_drain := getattr(connection, "announce_drain", None)) is not None:  # HTTP/2 can say it
+                    announce_drain()
             self._drain = _Drain(self.server_state.tasks, self._grace_s)
         return self._drain
 

@@ -1,5 +1,5 @@
 """HTTP/2 with prior knowledge: a connection that begins with the preface, and its streams as ASGI requests."""
 
-from tailrace.frontends.http.http2.connection import PREFACE, Http2Connection
+__all__ = ["PREFACE"]
 
-__all__ = ["PREFACE", "Http2Connection"]
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -28,6 +28,7 @@ from hyperframe.frame import GoAwayFrame
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
+from tailrace.frontends.http.http2 import PREFACE
 from tailrace.frontends.http.http2.limits import (
     CONNECTION_WINDOW_BYTES,
     IDLE_S,
@@ -39,9 +40,7 @@ from tailrace.frontends.http.http2.limits import (
 from tailrace.frontends.http.http2.meter import FrameMeter, FrameTooLong
 from tailrace.frontends.http.http2.stream import Header, Http2Stream, make_scope
 
-__all__ = ["PREFACE", "Http2Connection"]
-
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+__all__ = ["Http2Connection"]
 
 _DEFAULT_WINDOW_BYTES = 65535
 _MAX_UNSENT_BYTES = 16 * 1024  # then streams wait
