@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import dataclasses
+import itertools
 import json
 import struct
 from collections.abc import Callable, Sequence
@@ -27,18 +29,40 @@ from tailrace.frontends.key_file import read_clients
 from tailrace.frontends.shm.asks import decode_ask
 from tailrace.frontends.standing import ANYBODY, Claim, settle
 from tailrace.frontends.warm_file import read_prompts
+from tailrace.models.config import LatentConfig, MixtureConfig
+from tailrace.ops.program import Routing
 from tailrace.service.api import Generation
 from tailrace.service.bounds import TextBounds, check_generation
+from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import Explain, FinishReason
+from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.safetensors import read_safetensors
 from tests.support.asgi import talk
 from tests.support.scripted_service import MODEL, ScriptedService, Step, finish, token
-from tests.unit.weights.model_files import write_directory, write_gguf
+from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek, write_deepseek_gguf
+from tests.unit.weights.model_files import GgmlType, write_gguf
+from tests.unit.weights.tokenizer_files import GGUF_VOCABULARY, write_tokenizer
 
 __all__ = ["TARGETS", "Target"]
+
+# A model whose files are smaller than what a damaged input is cut to.
+_TINY_V3 = dataclasses.replace(
+    DEEPSEEK["V3"],
+    hidden_size=32,
+    intermediate_size=32,
+    num_layers=2,
+    num_heads=2,
+    head_dim=40,
+    latent=LatentConfig(latent_dim=32, plain_dim=32, rope_dim=8, value_dim=32, query_latent_dim=32),
+    mixture=MixtureConfig(Routing(4, 2, "sigmoid", 2, 1, "top two"), expert_size=32, first_layer=1, has_bias=True),
+)
+# What its matrices are, and in which types the gguf package can write them.
+_EXPERTS, _LATENT = ("experts.gate", "experts.up", "experts.down"), ("q_a", "q_b", "kv_a", "k_b", "v_b", "o")
+_MATRICES = (*_EXPERTS, *_LATENT, "gate", "up", "down", "embed")
+_BLOCK_TYPES = [GgmlType[name] for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4", "BF16", "F16")]
 
 ADMIN = "admin-0123456789abc"
 
@@ -185,6 +209,32 @@ def _gguf(folder: Path) -> Prepared:
     return [path.read_bytes()], take
 
 
+def _deepseek_gguf(folder: Path) -> Prepared:
+    """Latents, experts, and block types of every kind, in files of both generations."""
+    path = folder / "model.gguf"
+    kinds = dict(zip(_MATRICES, itertools.cycle(_BLOCK_TYPES)))
+    seeds = []
+    for is_old in (False, True):
+        write_deepseek_gguf(path, _TINY_V3, is_old=is_old, kinds=kinds, metadata=GGUF_VOCABULARY)
+        _look_at_all(open_gguf(path))
+        seeds.append(path.read_bytes())
+
+    def take(data: bytes) -> None:
+        path.write_bytes(data)
+        with contextlib.suppress(ModelError):
+            _look_at_all(open_gguf(path))
+
+    return seeds, take
+
+
+def _look_at_all(checkpoint: Checkpoint) -> None:
+    """Every tensor and the tokenizer; what is there is finite."""
+    for name in checkpoint.tensors:
+        with contextlib.suppress(ModelError), np.errstate(over="ignore"):
+            assert np.isfinite(checkpoint.tensors[name].dequantize()).all(), name
+    Tokenizer.from_source(checkpoint.tokenizer)
+
+
 def _safetensors(folder: Path) -> Prepared:
     path = folder / "model.safetensors"
 
@@ -206,17 +256,19 @@ def _safetensors(folder: Path) -> Prepared:
 
 
 def _directory(file: str) -> Callable[[Path], Prepared]:
-    """A file beside the weights of a directory: settings, or which shard has what."""
+    """A file of a directory: settings, the tokenizer, which shard has what, or a shard."""
 
     def prepare(folder: Path) -> Prepared:
         directory = folder / "model"
-        write_directory(directory, num_files=2)
+        write_deepseek(directory, _TINY_V3, dtype="float16", num_files=4)
+        write_tokenizer(directory / "tokenizer.json")
+        _look_at_all(open_directory(directory))
         path = directory / file
 
         def take(data: bytes) -> None:
             path.write_bytes(data)
             with contextlib.suppress(ModelError):
-                open_directory(directory)
+                _look_at_all(open_directory(directory))
 
         return [path.read_bytes()], take
 
@@ -250,9 +302,12 @@ TARGETS: tuple[Target, ...] = (
     Target("asks", _asks),
     Target("protos", _protos),
     Target("gguf", _gguf, cost=10),
+    Target("gguf deepseek", _deepseek_gguf, cost=40),
     Target("safetensors", _safetensors, cost=2),
     Target("config.json", _directory("config.json"), cost=20),
+    Target("tokenizer.json", _directory("tokenizer.json"), cost=20),
     Target("index.json", _directory("model.safetensors.index.json"), cost=20),
+    Target("shard", _directory("model-00002-of-00004.safetensors"), cost=20),
     Target("keys", _lines(lambda path: read_clients(path, STANDARD), _KEY, {**_KEY, "name": "b"})),
     Target("classes", _lines(read_classes, _CLASS, {**_CLASS, "name": "b", "default": False})),
     Target("warm", _lines(read_prompts, {"prompt": "x"}, {"token_ids": [1, 2]}, {"messages": _MESSAGES})),

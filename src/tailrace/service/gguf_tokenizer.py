@@ -2,7 +2,7 @@
 
 from tokenizers import Tokenizer, models, normalizers
 
-from tailrace.errors import CheckpointError, UnsupportedModel
+from tailrace.errors import CheckpointError, ModelError, UnsupportedModel
 from tailrace.service.pretokenize import NFC_NORMALIZED, WHOLE_WORD_FIRST, pre_tokenizer
 from tailrace.service.vocabulary import Spelling, TextEncoders, Vocabulary
 from tailrace.weights.checkpoint import GgufVocabulary
@@ -12,10 +12,18 @@ __all__ = ["read_gguf_vocabulary"]
 _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5  # tokenizer.ggml.token_type
 _SPELLINGS = {"gpt2": Spelling.BYTE_LEVEL, "llama": Spelling.SENTENCEPIECE}
 _SPACE = "\u2581"
+_MAX_PIECE_CHARS = 1 << 10  # all ways to cut one are tried; published ones have some hundred at most
 
 
 def read_gguf_vocabulary(source: GgufVocabulary) -> tuple[Vocabulary, TextEncoders]:
     """Raises CheckpointError for damaged data, UnsupportedModel for a kind of vocabulary not known here."""
+    try:
+        return _read(source)
+    except ModelError as error:
+        raise type(error)(f"{source.file}: {error}") from error
+
+
+def _read(source: GgufVocabulary) -> tuple[Vocabulary, TextEncoders]:
     spelling = _SPELLINGS.get(source.model)
     if spelling is None:
         raise UnsupportedModel(
@@ -82,6 +90,8 @@ def _sentencepiece(source: GgufVocabulary) -> Tokenizer:
             f"the vocabulary has {len(source.tokens)} tokens but {len(source.scores)} scores; the GGUF file is damaged"
         )
     ids = _ordinary_ids(source)
+    if (longest := max(map(len, ids), default=0)) > _MAX_PIECE_CHARS:
+        raise CheckpointError(f"a token of {longest} characters; the GGUF file is damaged")
     encoder = Tokenizer(_bpe(ids, _merges_by_score(source, ids), byte_fallback=True))
     spaces = [normalizers.Replace(" ", _SPACE)]
     prefix = [normalizers.Prepend(_SPACE)] if source.add_space_prefix else []

@@ -13,6 +13,8 @@ from tailrace.service.vocabulary import Spelling, TextEncoders, Vocabulary
 
 __all__ = ["read_tokenizer_json"]
 
+_MAX_PIECES = 1 << 24  # the largest vocabularies have 2^18 tokens
+
 
 def read_tokenizer_json(path: Path) -> tuple[Vocabulary, TextEncoders]:
     """Raises CheckpointError for a damaged file, UnsupportedModel for a kind of tokenizer not known here."""
@@ -65,7 +67,10 @@ def _inner_encoder(loaded: Encoder) -> Encoder | None:
 
 def _vocabulary_of(loaded: Encoder, added: Mapping[int, AddedToken], path: Path) -> Vocabulary:
     ids = loaded.get_vocab(with_added_tokens=True)
-    pieces = [""] * (max(ids.values(), default=-1) + 1)
+    num_pieces = max(ids.values(), default=-1) + 1
+    if num_pieces > _MAX_PIECES:
+        raise CheckpointError(f"{path}: token id {num_pieces - 1}; at most {_MAX_PIECES} tokens are allowed")
+    pieces = [""] * num_pieces
     for piece, token_id in ids.items():
         pieces[token_id] = piece
     spelling, strips_leading_space = _spelling(_state(loaded.decoder), path)

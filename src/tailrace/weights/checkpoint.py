@@ -26,6 +26,7 @@ class GgufVocabulary:
     merges: Sequence[str] = ()
     scores: Sequence[float] = ()
     add_space_prefix: bool = False
+    file: str = "the model"  # for complaints
 
 
 TokenizerSource = Path | GgufVocabulary  # a tokenizer.json, or the vocabulary inside a GGUF file

@@ -24,7 +24,8 @@ __all__ = ["GgufFile", "StringArray", "TensorInfo", "read_gguf"]
 
 _MAX_ENTRIES = 1 << 16
 _MAX_TENSORS = 1 << 18
-_MAX_ELEMENTS = 1 << 24  # of one metadata array; the largest vocabularies have 2^18 tokens
+_MAX_ELEMENTS = 1 << 22  # of one metadata array; the largest vocabularies have 2^18 tokens
+_MAX_HEAD_BYTES = 1 << 28  # all that is read into memory at once
 _MAX_NAME_BYTES = 1 << 16
 _MAX_STRING_BYTES = 1 << 26
 _MAX_DIMENSIONS = 4
@@ -137,6 +138,8 @@ class _Cursor:
         end = self.position + num_bytes
         if end > len(self.view):
             raise self.error(f"the file ends at byte {len(self.view)}, inside {self.where}; fetch it again")
+        if end > _MAX_HEAD_BYTES:
+            raise self.error(f"{self.where} ends at byte {end}, at most {_MAX_HEAD_BYTES} are allowed before the data")
         piece = self.view[self.position : end]
         self.position = end
         return piece

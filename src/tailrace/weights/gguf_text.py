@@ -49,6 +49,7 @@ def read_vocabulary(metadata: Fields, vocab_size: int) -> GgufVocabulary:
         merges=_strings(metadata, "tokenizer.ggml.merges") if metadata.has("tokenizer.ggml.merges") else (),
         scores=scores,
         add_space_prefix=metadata.flag("tokenizer.ggml.add_space_prefix", False),
+        file=metadata.source,
     )
 
 

@@ -20,6 +20,7 @@ from tailrace.weights.names import HUGGING_FACE_NAMES
 from tailrace.weights.precision import Precision, Quantize
 from tailrace.weights.safetensors import SafetensorsTensor, read_safetensors
 from tailrace.weights.scheme import SETTINGS, read_scheme
+from tailrace.weights.settings_file import is_there
 from tailrace.weights.stored import FileTensors
 
 __all__ = ["open_directory"]
@@ -73,7 +74,7 @@ def _is_unused(name: str, config: ModelConfig) -> bool:
 
 def _read_tensors(directory: Path) -> dict[str, SafetensorsTensor]:
     index = directory / _INDEX
-    if not index.is_file():
+    if not is_there(index):
         return read_safetensors(_single_file(directory))
     placed = read_json(index).table("weight_map").values
     files = {name: read_safetensors(directory / name) for name in sorted(_file_names(index, placed.values()))}

@@ -8,10 +8,13 @@ import msgspec
 
 from tailrace.errors import CheckpointError
 from tailrace.weights.fields import Fields
+from tailrace.weights.settings_file import is_there, read_settings_file
 
 __all__ = ["HuggingFaceText", "read_json", "read_text"]
 
-_MAX_JSON_BYTES = 1 << 28
+_MAX_TOKENIZER_BYTES = 1 << 28
+_MAX_JSON_BYTES = 1 << 25  # DeepSeek V3's index of 91 thousand tensors has 9 MB
+_MAX_TEMPLATE_BYTES = 1 << 24
 _T = TypeVar("_T")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 
@@ -47,7 +50,7 @@ class HuggingFaceText(msgspec.Struct, frozen=True):
 
 def read_json(path: Path) -> Fields:
     """A JSON file that must hold a table. Raises CheckpointError."""
-    return Fields(str(path), _decode(path, dict[str, Any]))
+    return Fields(str(path), _decode(path, dict[str, Any], _MAX_JSON_BYTES))
 
 
 def read_text(directory: Path, config: Fields, vocab_size: int) -> HuggingFaceText:
@@ -57,7 +60,7 @@ def read_text(directory: Path, config: Fields, vocab_size: int) -> HuggingFaceTe
     """
     settings = _optional(directory / "tokenizer_config.json")
     generation = _optional(directory / "generation_config.json")
-    tokenizer = _decode(directory / "tokenizer.json", _Tokenizer)
+    tokenizer = _decode(directory / "tokenizer.json", _Tokenizer, _MAX_TOKENIZER_BYTES)
     ids = {token.content: token.id for token in tokenizer.added_tokens}
     special = _special_tokens(settings)
     begins = [*_ids(config, "bos_token_id"), *_ids(generation, "bos_token_id")]
@@ -75,19 +78,15 @@ def read_text(directory: Path, config: Fields, vocab_size: int) -> HuggingFaceTe
     )
 
 
-def _decode(path: Path, kind: type[_T]) -> _T:
+def _decode(path: Path, kind: type[_T], max_bytes: int) -> _T:
     try:
-        if path.stat().st_size > _MAX_JSON_BYTES:
-            raise CheckpointError(f"{path}: {path.stat().st_size} bytes are too many for a settings file")
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+        return msgspec.json.decode(read_settings_file(path, max_bytes), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged: {error}") from error
 
 
 def _optional(path: Path) -> Fields:
-    return read_json(path) if path.is_file() else Fields(str(path), {})
+    return read_json(path) if is_there(path) else Fields(str(path), {})
 
 
 def _special_tokens(settings: Fields) -> dict[str, str]:
@@ -113,9 +112,9 @@ def _ids(fields: Fields, key: str) -> list[int]:
 def _chat_template(directory: Path, settings: Fields) -> str | None:
     """A file of its own wins over the settings."""
     plain, table = directory / "chat_template.jinja", directory / "chat_template.json"
-    if plain.is_file():
+    if is_there(plain):
         return _template_file(plain)
-    value = read_json(table).values.get("chat_template") if table.is_file() else settings.values.get("chat_template")
+    value = read_json(table).values.get("chat_template") if is_there(table) else settings.values.get("chat_template")
     if isinstance(value, list):  # several templates by name
         named = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}
         value = named.get("default")
@@ -126,8 +125,8 @@ def _chat_template(directory: Path, settings: Fields) -> str | None:
 
 def _template_file(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_settings_file(path, _MAX_TEMPLATE_BYTES).decode()
+    except UnicodeDecodeError as error:
         raise CheckpointError(f"{path}: cannot be read: {error}") from error
 
 

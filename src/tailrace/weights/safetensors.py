@@ -1,5 +1,6 @@
 """The safetensors container: a JSON head of bounded size, then the data. Read from mapped files, none of it trusted."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ __all__ = ["SafetensorsTensor", "read_safetensors"]
 _MAX_HEAD_BYTES = 100_000_000
 _LENGTH_BYTES = 8
 _MAX_DIMENSIONS = 8
+_MAX_SEPARATORS = 1 << 22  # commas and colons in a head: of 2^18 tensors, each with a dozen and some
 
 _READABLE: Mapping[str, tuple[WeightFormat, str]] = {
     "F32": ("f32", "<f4"),
@@ -145,12 +147,31 @@ def _read_head(file: MappedFile) -> tuple[int, dict[str, _Entry]]:
         raise CheckpointError(f"{file.path}: not a safetensors file (a head of {length} bytes)")
     if head_end > file.size:
         raise _damaged(file.path, f"the file ends at byte {file.size}, inside the head; fetch it again")
+    head = file.mapping[_LENGTH_BYTES:head_end]
+    if head.count(b",") + head.count(b":") > _MAX_SEPARATORS:
+        raise _damaged(file.path, "its head has more entries than any model has tensors")
     try:
-        table = msgspec.json.decode(file.mapping[_LENGTH_BYTES:head_end], type=dict[str, msgspec.Raw])
+        table = msgspec.json.decode(head, type=dict[str, msgspec.Raw])
         table.pop("__metadata__", None)
+        _check_duplicates(file.path, head, len(table))
         return head_end, {name: msgspec.json.decode(entry, type=_Entry) for name, entry in table.items()}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _damaged(file.path, f"its head is not what it must be: {error}") from error
+
+
+def _check_duplicates(path: Path, head: bytes, num_entries: int) -> None:
+    """Of two entries of one name a table keeps the last. Only a head with too many offsets is read again for them."""
+    if head.count(b'"data_offsets"') <= num_entries:
+        return
+
+    def table(pairs: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _damaged(path, f"its head has {name[:80]!r} twice")
+            seen.add(name)
+
+    json.loads(head, object_pairs_hook=table, strict=False)
 
 
 def _check_overlaps(path: Path, tensors: Mapping[str, SafetensorsTensor]) -> None:
