@@ -154,6 +154,8 @@ def _packed(codes: Codes, num_cols: int) -> PackedTensor:
 def _in_pieces(blocks: Blocks, read: _Read, num_cols: int) -> PackedTensor:
     """All rows repacked, a few at a time and on all cores, so that what lies between never exists as a whole."""
     num_rows, step = len(blocks), max(1, _PIECE_VALUES // num_cols)
+    if num_rows <= step:
+        return _packed(read(blocks), num_cols)
     whole = _empty_like(_packed(read(blocks[:1]), num_cols), num_rows)
 
     def repack(begin: int) -> None:
