@@ -27,6 +27,7 @@ __all__ = ["open_directory"]
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_MAX_NAME_CHARS = 255
 _LAYERS = LayerSettings(
     HUGGING_FACE_NAMES, "num_hidden_layers", "first_k_dense_replace and moe_layer_freq (or mlp_layer_types)"
 )
@@ -90,9 +91,10 @@ def _file_names(index: Path, names: Iterable[object]) -> set[str]:
     """Only plain names: an index must not lead out of its directory."""
     plain = set()
     for name in names:
-        if not isinstance(name, str) or name != Path(name).name or not name.endswith(".safetensors"):
-            raise CheckpointError(f"{index}: {name!r} is not the name of a safetensors file beside it")
-        plain.add(name)
+        is_plain = isinstance(name, str) and name == Path(name).name and name.endswith(".safetensors")
+        if not is_plain or len(str(name)) > _MAX_NAME_CHARS:
+            raise CheckpointError(f"{index}: {name!r:.80} is not the name of a safetensors file beside it")
+        plain.add(str(name))
     return plain
 
 

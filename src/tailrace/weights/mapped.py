@@ -57,9 +57,9 @@ class MappedFile:
 
 def map_file(path: Path) -> MappedFile:
     """Map `path`. Raises CheckpointError when it is missing, unreadable, empty or not a plain file."""
-    if not path.is_file():
-        raise CheckpointError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     try:
+        if not path.is_file():
+            raise CheckpointError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         with path.open("rb") as file:
             return MappedFile(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except ValueError:

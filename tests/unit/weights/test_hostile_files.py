@@ -151,6 +151,10 @@ DIRECTORY: dict[str, tuple[Damage, str]] = {
     "a shard is cut in its head": (cut(SECOND, 1 << 14), SECOND),
     "an index that leads out": (replaced(INDEX, outside), rf"{INDEX}: '\.\./outside.* beside it"),
     "an index with numbers": (replaced(INDEX, content('{"weight_map": {"a": 1}}')), rf"{INDEX}: 1 is not the name"),
+    "an index with a name of 5000 letters": (
+        replaced(INDEX, content(json.dumps({"weight_map": {"a": "x" * 5000 + ".safetensors"}}))),
+        rf"{INDEX}: 'xxx.* is not the name",
+    ),
     "an index of nothing": (replaced(INDEX, content('{"weight_map": {}}')), r"tensor '.*' is missing"),
     "an index that knows no tensor": (replaced(INDEX, content("{}")), r"tensor '.*' is missing"),
     "a shape beyond 64 bits": (head_changed(first_entry(shape=[1 << 63, 1 << 63])), SECOND),
