@@ -26,7 +26,8 @@ __all__ = ["Awq", "Taker", "best_scales"]
 _POWERS = np.linspace(0, 1, 11)
 _MAX_ROWS = 256  # of inputs, for which outputs are compared
 _MIN_ROWS = 32
-_SMALLEST = 1e-4
+_SMALLEST = 1e-4  # of the largest magnitude
+_CHUNK_VALUES = 1 << 16  # with what is computed from them, they stay in the second-level cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,15 @@ class Taker:
 
     def cost(self, scales: Array) -> float:
         """How far rounding the scaled matrix takes its outputs from what they were."""
-        groups = (self.values * scales).reshape(len(self.values), -1, GROUP)
+        step = max(1, _CHUNK_VALUES // self.values.shape[1])
+        parts = (self.values[begin : begin + step] for begin in range(0, len(self.values), step))
+        return self.weight * sum(self._cost(part, scales) for part in parts)
+
+    def _cost(self, rows: Array, scales: Array) -> float:
+        groups = (rows * scales).reshape(len(rows), -1, GROUP)
         levels = self.grid.levels(groups)
-        rounded = levels.values(levels.codes(groups, self.grid)).reshape(self.values.shape) / scales
-        return self.weight * float(np.square(self.inputs @ (rounded - self.values).T).sum(dtype=np.float64))
+        rounded = levels.values(levels.codes(groups, self.grid)).reshape(rows.shape) / scales
+        return float(np.square(self.inputs @ (rounded - rows).T).sum(dtype=np.float64))
 
 
 class Awq:
@@ -74,7 +80,7 @@ class Awq:
         """The scales of all places of the layer that may have some."""
         scaling, targets = Scaling(), _by_weight(layer)
         for fold in folds(layer.ops):
-            if any(targets.get(weight, KEPT) == KEPT for weight, _ in (*fold.divided, *fold.multiplied)):
+            if any(targets.get(weight, KEPT) == KEPT for weight in fold.weights):
                 continue
             takers = list(_takers(layer, fold, targets))
             if takers:
@@ -85,7 +91,9 @@ class Awq:
 
 
 def _by_weight(layer: Layer) -> dict[str, Target]:
-    return {layer.source.places[name].weight: target for name, target in layer.targets.items()}
+    found = {layer.source.places[name].weight: target for name, target in layer.targets.items()}
+    joined = {name.removesuffix("v_b") + "k_b": target for name, target in found.items() if name.endswith(".v_b")}
+    return joined | found  # kv_b, in one piece, stands for both
 
 
 def _takers(layer: Layer, fold: Fold, targets: Mapping[str, Target]) -> Iterator[Taker]:

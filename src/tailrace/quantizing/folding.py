@@ -36,6 +36,11 @@ class Fold:
     divided: tuple[tuple[str, int], ...]  # weight, and its row that makes the first of them
     multiplied: Takers  # weight, and which of its matrices
     columns: NDArray[np.intp]  # the number that each column of these matrices takes
+    turned: tuple[str, ...] = ()  # weights whose rows, head by head, take the numbers
+
+    @property
+    def weights(self) -> set[str]:
+        return {*self.turned, *(weight for weight, _ in (*self.divided, *self.multiplied))}
 
 
 def folds(ops: Sequence[Op]) -> Iterator[Fold]:
@@ -51,6 +56,7 @@ def folds(ops: Sequence[Op]) -> Iterator[Fold]:
             case PagedAttention():
                 yield from _values(op, ops)
             case LatentAttention(v_b=v_b, out=out):
+                yield _latents(op)
                 yield from _between([(v_b, 0)], out, ops)
             case _:
                 pass
@@ -89,6 +95,12 @@ def _second_of_two(ops: Sequence[Op], made: Tensor) -> list[tuple[Weight, int]]:
             case _:
                 pass
     return []
+
+
+def _latents(op: LatentAttention) -> Fold:
+    """Behind the norm of latents: v_b takes them by its columns, k_b, which is held turned, by its rows."""
+    size = op.latent_dim
+    return Fold(size, ((op.norm.name, 0),), ((op.v_b.name, 0),), np.arange(size), turned=(op.k_b.name,))
 
 
 def _inside(op: Experts) -> Iterator[Fold]:

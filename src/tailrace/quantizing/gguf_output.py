@@ -11,19 +11,20 @@ from gguf import GGML_QUANT_SIZES, GGUFReader, GGUFValueType, GGUFWriter, LlamaF
 from gguf import GGMLQuantizationType as GgmlType
 from numpy.typing import NDArray
 
-from tailrace.errors import EngineError
+from tailrace.errors import CheckpointError, EngineError
 from tailrace.ops.packed import PackedTensor
 from tailrace.quantizing.grid import INT8, Grid
 from tailrace.quantizing.output_place import refuse_too_large
 from tailrace.quantizing.plan import KEPT, Target
 from tailrace.quantizing.source import Made, Source
 from tailrace.weights.gguf_blocks import GgufTensor
+from tailrace.weights.gguf_parts import read_parts
 from tailrace.weights.stored import FileTensor
 
 __all__ = ["GgufOutput", "gguf_output"]
 
 _ARCHITECTURE, _FILE_TYPE = "general.architecture", "general.file_type"
-_QUANTIZATION_VERSION = "general.quantization_version"
+_QUANTIZATION_VERSION, _ALIGNMENT = "general.quantization_version", "general.alignment"
 _OF_THIS_FILE = (_ARCHITECTURE, _FILE_TYPE, _QUANTIZATION_VERSION, "GGUF.", "split.")
 
 
@@ -59,13 +60,22 @@ def gguf_output(path: Path, source: Source, plan: Mapping[str, Target]) -> Itera
 
 
 def _writer(path: Path, source: Path, file_type: LlamaFileType) -> GGUFWriter:
-    """A writer that knows the source's metadata, each value with its type."""
-    fields = GGUFReader(source).fields
-    writer = GGUFWriter(path, fields[_ARCHITECTURE].contents())
-    for key, field in fields.items():
-        if not key.startswith(_OF_THIS_FILE):
-            is_array = field.types[0] == GGUFValueType.ARRAY
-            writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if is_array else None)
+    """A writer that knows the source's metadata, each value with its type.
+
+    Raises CheckpointError for metadata that the gguf package does not read.
+    """
+    head = read_parts(source).file.path  # the first of several parts has it
+    try:
+        fields = GGUFReader(head).fields
+        writer = GGUFWriter(path, fields[_ARCHITECTURE].contents())
+        for key, field in fields.items():
+            if not key.startswith(_OF_THIS_FILE):
+                is_array = field.types[0] == GGUFValueType.ARRAY
+                writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if is_array else None)
+    except (ValueError, KeyError) as error:
+        raise CheckpointError(f"{head}: its metadata cannot be copied: {error}") from error
+    if (alignment := fields.get(_ALIGNMENT)) is not None:
+        writer.data_alignment = alignment.contents()
     writer.add_file_type(file_type)
     writer.add_quantization_version(2)
     return writer

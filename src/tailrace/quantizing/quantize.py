@@ -8,6 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tailrace.errors import SetupError
 from tailrace.quantizing.awq import Awq
 from tailrace.quantizing.calibration import calibrated
@@ -53,7 +56,7 @@ class QuantizeReport:
     output_bytes: int
     perplexity_before: float | None
     perplexity_after: float | None
-    held_out_tokens: int
+    held_out_tokens: int  # that were foretold
     calibration_tokens: int
     seconds: float
     notes: tuple[str, ...]
@@ -83,13 +86,13 @@ def quantize(
     source = open_source(checkpoint)
     plan = make_plan(source, job.to, is_scaling=job.method == "awq")
     with taking_shape(output, may_replace=may_replace, source=source.path) as part:
-        before = _perplexity(source, job, partial(progress, "Reading the held-out text"))
+        before = _foretold(source, job, partial(progress, "Reading the held-out text"))
         work = _Work.of(source, job)
         with _open_output(part, source, plan) as out:
             for name, tensor in work.tensors(source, plan, partial(progress, "Quantising")):
                 out.write(name, tensor)
         made = open_source(open_checkpoint(str(part)))
-        after = _perplexity(made, job, partial(progress, "Reading the held-out text again"))
+        after = _foretold(made, job, partial(progress, "Reading the held-out text again"))
     return QuantizeReport(
         model=checkpoint.name,
         output=str(output),
@@ -97,9 +100,9 @@ def quantize(
         method=job.method,
         source_bytes=checkpoint.stored_bytes,
         output_bytes=made.checkpoint.stored_bytes,
-        perplexity_before=before,
-        perplexity_after=after,
-        held_out_tokens=job.held_out_tokens,
+        perplexity_before=perplexity(before) if before.size else None,
+        perplexity_after=perplexity(after) if after.size else None,
+        held_out_tokens=after.size,
         calibration_tokens=work.num_tokens,
         seconds=time.monotonic() - started_s,
         notes=work.notes,
@@ -143,8 +146,9 @@ def _open_output(path: Path, source: Source, plan: Mapping[str, Target]) -> Abst
     return directory_output(path, source, plan) if source.is_directory else gguf_output(path, source, plan)
 
 
-def _perplexity(source: Source, job: Job, progress: Callable[[int, int], None]) -> float | None:
+def _foretold(source: Source, job: Job, progress: Callable[[int, int], None]) -> NDArray[np.float64]:
+    """Log probabilities of the held-out text; of nothing, where nobody asked."""
     if not job.held_out_tokens:
-        return None
+        return np.empty(0)
     token_ids = TextReader.of(source.checkpoint).held_out(job.held_out_tokens)
-    return perplexity(foretell(source.program, source.reader(), token_ids, progress))
+    return foretell(source.program, source.reader(), token_ids, progress)

@@ -78,6 +78,8 @@ class Scaling:
             self.rows[place] = (1 / scales).astype(np.float32)
         for place in fold.multiplied:
             self.columns[place] = scales[fold.columns]
+        for weight in fold.turned:
+            self.rows[weight, 0] = scales
 
     def scaled(self, source: Source, names: Sequence[str]) -> dict[str, FileTensor]:
         """Of the named tensors of the file those that change."""
@@ -103,6 +105,8 @@ class Scaling:
             if place.role == "v_b" and sizes is not None and len(factors) < num_rows:
                 heads = out.reshape(-1, sizes.plain_dim + sizes.value_dim)
                 heads[:, sizes.plain_dim :] = factors.reshape(-1, sizes.value_dim)
+            elif place.role == "k_b":
+                out[:] = np.tile(factors, num_rows // len(factors))
             elif first <= begin < first + num_rows:
                 out[begin - first : begin - first + len(factors)] = factors
         return out

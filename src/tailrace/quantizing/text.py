@@ -56,9 +56,9 @@ class TextReader:
         return self._sequences(ids, _CALIBRATION_SEQUENCE)
 
     def held_out(self, num_tokens: int = HELD_OUT_TOKENS) -> TokenIds:
-        """The text that perplexity is measured on: `num_tokens` are foretold, one sequence if the model can."""
-        ids = self._ids(_read(_HELD_OUT))[: num_tokens + 1]
-        return self._sequences(ids, num_tokens + 1)
+        """The text that perplexity is measured on: `num_tokens` are foretold, in one sequence if the model can."""
+        length = num_tokens + 1
+        return self._sequences(self._ids(_read(_HELD_OUT))[: length - len(self.bos_ids)], length)
 
     def _ids(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text, allow_control=False)
@@ -67,8 +67,8 @@ class TextReader:
         return ids
 
     def _sequences(self, ids: list[int], length: int) -> TokenIds:
-        """Of equal length, as long as the model takes; what is left over is dropped. Each begins as a prompt does."""
-        length = min(length, self.max_tokens - len(self.bos_ids), len(ids))
+        """Each begins as a prompt does, and is no longer than the model takes; what is left over is dropped."""
+        length = min(min(length, self.max_tokens) - len(self.bos_ids), len(ids))
         cut = [[*self.bos_ids, *ids[begin : begin + length]] for begin in range(0, len(ids) - length + 1, length)]
         return np.array(cut, np.int64)
 

@@ -1,9 +1,11 @@
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from tailrace.cli import main
+from tailrace.commands.loading import LoadingBar
 from tailrace.weights.load import open_checkpoint
 
 
@@ -61,6 +63,19 @@ def test_what_cannot_be_done_is_said_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_ends_it_as_an_interrupt_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(LoadingBar, "__call__", lambda *_: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+
+    assert main(["quantize", "tiny-deepseek", "--to", "int4", "--perplexity-tokens", "0"]) == 130
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == ""
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_help_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import gguf
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as GgmlType
@@ -23,7 +24,15 @@ from tailrace.weights.gguf import read_gguf
 from tailrace.weights.load import open_checkpoint
 from tests.unit.quantizing.test_pack_quantized import dequantized
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek, write_deepseek_gguf
-from tests.unit.weights.model_files import TINY, write_directory, write_gguf
+from tests.unit.weights.model_files import (
+    TINY,
+    add_entry,
+    gguf_metadata,
+    gguf_tensors,
+    write_directory,
+    write_gguf,
+    write_gguf_part,
+)
 
 Width = Literal["int8", "int4"]
 WIDTHS: tuple[Width, ...] = ("int8", "int4")
@@ -96,6 +105,53 @@ def test_metadata_and_what_is_not_a_matrix_of_the_model_are_kept(tmp_path: Path)
         assert type(after.metadata[key]) is type(value)
     assert after.metadata["general.file_type"] == 3  # mostly Q4_1
     assert after.tensors["rope_freqs.weight"].type.name == "F32"
+
+
+def test_a_file_in_parts_becomes_one_with_the_metadata_of_the_first(tmp_path: Path) -> None:
+    values, stored = gguf_tensors(TINY, {}, {})
+    names, parts = list(stored), [tmp_path / f"in-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for number, (path, some) in enumerate(zip(parts, (names[:9], names[9:]), strict=True)):
+        entries = gguf_metadata(TINY) if number == 0 else {}
+        split = {"split.no": number, "split.count": 2, "split.tensors.count": len(names)}
+        write_gguf_part(path, entries | split, {name: stored[name] for name in some})
+    quantized(parts[1], Job("int8", held_out_tokens=0), tmp_path / "out.gguf")
+
+    found = open_checkpoint(str(tmp_path / "out.gguf"))
+    assert set(found.tensors) == set(values)
+    assert found.chat_template == "{{ messages }}"
+    assert not any(key.startswith("split.") for key in read_gguf(tmp_path / "out.gguf").metadata)
+
+
+def test_data_lies_as_the_metadata_says(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "plain.gguf")
+    more = {"general.alignment": 256}
+    writer = gguf.GGUFWriter(tmp_path / "in.gguf", "llama")
+    writer.data_alignment = 256
+    for key, value in (gguf_metadata(TINY) | more).items():
+        if key != "general.architecture":
+            add_entry(writer, key, value)
+    for name, (data, kind) in gguf_tensors(TINY, {}, {})[1].items():
+        writer.add_tensor(name, data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    quantized(tmp_path / "in.gguf", Job("int4", held_out_tokens=0), tmp_path / "out.gguf")
+    quantized(tmp_path / "plain.gguf", Job("int4", held_out_tokens=0), tmp_path / "out-plain.gguf")
+
+    found, expected = (open_checkpoint(str(tmp_path / name)) for name in ("out.gguf", "out-plain.gguf"))
+    assert_same(found.tensors, expected.tensors)
+
+
+@pytest.mark.parametrize("when", ["Quantising", "Reading the held-out text again"])
+def test_whoever_is_interrupted_leaves_nothing(when: str, tmp_path: Path) -> None:
+    def interrupt(what: str, _done: int, _total: int) -> None:
+        if what == when:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        quantize(open_checkpoint("tiny-deepseek"), Job("int4", held_out_tokens=50), tmp_path / "out.gguf", interrupt)
+    assert list(tmp_path.iterdir()) == []
 
 
 def list_of(value: Any) -> Any:

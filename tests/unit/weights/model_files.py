@@ -20,6 +20,7 @@ from tailrace.weights.names import GGUF_NAMES, HUGGING_FACE_NAMES, file_names
 __all__ = [
     "TINY",
     "GgmlType",
+    "add_entry",
     "gguf_metadata",
     "gguf_string",
     "gguf_tensors",
@@ -112,7 +113,7 @@ def write_gguf_part(path: Path, metadata: Mapping[str, Any], tensors: Mapping[st
     entries = dict(metadata)
     writer = gguf.GGUFWriter(path, entries.pop("general.architecture", "llama"))
     for key, value in entries.items():
-        _add_entry(writer, key, value)
+        add_entry(writer, key, value)
     for name, (data, kind) in tensors.items():
         writer.add_tensor(name, data, raw_dtype=kind)
     writer.write_header_to_file()
@@ -145,7 +146,7 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _add_entry(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+def add_entry(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
     if value is None:
         return
     if isinstance(value, list):
