@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from compressed_tensors.compressors import BaseCompressor
+from compressed_tensors.entrypoints.convert import FP8BlockDequantizer
 from compressed_tensors.quantization import QuantizationArgs, QuantizationConfig, QuantizationScheme, QuantizationStatus
 from safetensors.torch import save_file
 
@@ -118,6 +119,15 @@ def config_of(case: Case) -> dict[str, Any]:
     return json.loads(config.model_dump_json())
 
 
+def deepseek_blocks(shape: tuple[int, int]) -> dict[str, torch.Tensor]:
+    """A matrix as DeepSeek publishes them, and what that package's converter makes of it."""
+    scales = torch.rand([-(-size // 128) for size in shape]) * 0.01
+    codes = (torch.randn(shape) * 100).clamp(-448, 448).to(E4M3)
+    stored = {f"{MODULE}.weight": codes, f"{MODULE}.weight_scale_inv": scales}
+    converter = FP8BlockDequantizer(targets=[MODULE], weight_block_size=(128, 128), dtype=torch.float32)
+    return stored | {"expected": converter.process(dict(stored))[f"{MODULE}.weight"]}
+
+
 def main() -> None:
     torch.manual_seed(0)
     tensors: dict[str, torch.Tensor] = {}
@@ -130,6 +140,8 @@ def main() -> None:
         read_back = compressor.decompress(dict(compressed), scheme)["weight"]
         tensors |= {f"{case.name}/{MODULE}.{part}": tensor.contiguous() for part, tensor in compressed.items()}
         tensors[f"{case.name}/expected"] = read_back.contiguous()
+    for name, shape in {"deepseek-ragged": (130, 131), "deepseek-narrow": (257, 9), "deepseek-low": (5, 300)}.items():
+        tensors |= {f"{name}/{part}": tensor.contiguous() for part, tensor in deepseek_blocks(shape).items()}
     tensors["e4m3/expected"] = torch.arange(256, dtype=torch.uint8).view(E4M3).float()
     tensors["e8m0/expected"] = torch.arange(256, dtype=torch.uint8).view(torch.float8_e8m0fnu).float()
     DATA.mkdir(exist_ok=True)

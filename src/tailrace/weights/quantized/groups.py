@@ -108,7 +108,7 @@ def read_groups(settings: Fields) -> Groups:
     """Of a whole quantization_config. Raises CheckpointError or UnsupportedModel, naming the setting."""
     tables = settings.table("config_groups")
     if len(tables.values) > _MAX_GROUPS:
-        raise tables.wrong("config_groups", f"a table of at most {_MAX_GROUPS}")
+        raise settings.wrong("config_groups", f"a table of at most {_MAX_GROUPS}")
     read = partial(_group, default=settings.text("format", ""))
     groups = tuple(read(tables.table(name)) for name in tables.values if tables.has(name))
     return Groups(settings.source, tuple(group for group in groups if group), read_targets(settings, "ignore"))

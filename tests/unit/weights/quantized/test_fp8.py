@@ -13,6 +13,7 @@ from tailrace.weights.quantized.fp8 import read_fp8
 from tailrace.weights.stored import FileTensor
 from tests.support.e4m3 import decode
 from tests.unit.weights.quantized.fp8_files import AS_PUBLISHED, Blocks
+from tests.unit.weights.quantized.golden import MODULE, expected, stored
 from tests.unit.weights.quantized.raw_files import Raw, bf16, e4m3, raw, read_back
 
 GENERATOR = np.random.default_rng(5)
@@ -49,33 +50,42 @@ def test_each_value_is_multiplied_with_the_scale_of_its_block(tmp_path: Path, sh
             np.testing.assert_array_equal(tensor.rows(begin, end), blocks.values[begin:end])
 
 
+@pytest.mark.parametrize("case", ["deepseek-ragged", "deepseek-narrow", "deepseek-low"])
+def test_values_are_those_that_compressed_tensors_reads(case: str) -> None:
+    found = read_fp8(Fields("config.json", AS_PUBLISHED)).compose(stored(case))
+    assert found.keys() == {f"{MODULE}.weight"}
+    dtype, values = expected(case)
+    assert dtype == "F32"
+    np.testing.assert_array_equal(found[f"{MODULE}.weight"].rows(0, len(values)), values)
+
+
 def test_blocks_are_as_large_as_the_config_says(tmp_path: Path) -> None:
-    stored, factors = codes(7, 10), scales(3, 3)
-    found = composed(tmp_path, {W: e4m3(stored), SCALE: raw(factors)}, {"weight_block_size": [3, 4]})
-    expected = [[decode(stored)[i, j] * np.float64(factors[i // 3, j // 4]) for j in range(10)] for i in range(7)]
+    drawn, factors = codes(7, 10), scales(3, 3)
+    found = composed(tmp_path, {W: e4m3(drawn), SCALE: raw(factors)}, {"weight_block_size": [3, 4]})
+    expected = [[decode(drawn)[i, j] * np.float64(factors[i // 3, j // 4]) for j in range(10)] for i in range(7)]
     np.testing.assert_array_equal(found[W].packed().values, np.array(expected, np.float32))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (6,), (6, 1)])
 @pytest.mark.parametrize("name", ["a.weight_scale", "a.weight_scale_inv"])
 def test_without_blocks_a_scale_is_one_of_a_row_or_of_all(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
-    stored, factors = codes(6, 40), scales(*shape)
+    drawn, factors = codes(6, 40), scales(*shape)
     beside = {"a.input_scale": raw(scales()), "a.activation_scale": raw(scales()), "b.k_scale": raw(scales(1))}
-    found = composed(tmp_path, {W: e4m3(stored), name: raw(factors), **beside}, {"activation_scheme": "static"})
+    found = composed(tmp_path, {W: e4m3(drawn), name: raw(factors), **beside}, {"activation_scheme": "static"})
     assert found.keys() == {W}
-    expected = decode(stored) * factors.reshape(-1, 1).astype(np.float64)
+    expected = decode(drawn) * factors.reshape(-1, 1).astype(np.float64)
     np.testing.assert_array_equal(found[W].rows(0, 6), expected.astype(np.float32))
 
 
 def test_scales_may_be_half_as_wide_or_exponents_alone(tmp_path: Path) -> None:
-    stored, exponents = codes(130, 5), np.array([[1], [254 - 20]], np.uint8)
+    drawn, exponents = codes(130, 5), np.array([[1], [254 - 20]], np.uint8)
     for scale, factors in (
         (bf16(np.array([[1.5], [0.25]], np.float32)), [1.5, 0.25]),
         (raw(np.array([[1.5], [0.25]], np.float16)), [1.5, 0.25]),
         (raw(exponents, "F8_E8M0"), [2.0**-126, 2.0**107]),
     ):
-        tensor = composed(tmp_path, {W: e4m3(stored), SCALE: scale}, AS_PUBLISHED | {"scale_fmt": "ue8m0"})[W]
-        expected = decode(stored) * np.repeat(factors, [128, 2])[:, None]
+        tensor = composed(tmp_path, {W: e4m3(drawn), SCALE: scale}, AS_PUBLISHED | {"scale_fmt": "ue8m0"})[W]
+        expected = decode(drawn) * np.repeat(factors, [128, 2])[:, None]
         np.testing.assert_array_equal(tensor.rows(0, 130), expected.astype(np.float32))
 
 
@@ -129,9 +139,9 @@ def test_scales_that_make_no_finite_values_are_damage(tmp_path: Path, wrong: flo
 
 @pytest.mark.parametrize("code", [0x7F, 0xFF])
 def test_codes_that_are_no_numbers_are_damage(tmp_path: Path, code: int) -> None:
-    stored = codes(200, 300)
-    stored[150, 299] = code
-    tensor = composed(tmp_path, sound() | {W: e4m3(stored)})[W]
+    drawn = codes(200, 300)
+    drawn[150, 299] = code
+    tensor = composed(tmp_path, sound() | {W: e4m3(drawn)})[W]
     assert np.isfinite(tensor.rows(0, 150)).all()
     with pytest.raises(CheckpointError, match=rf"tensor '{W}' holds values that are not numbers"):
         tensor.rows(149, 151)

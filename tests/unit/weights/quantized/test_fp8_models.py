@@ -1,42 +1,19 @@
 """DeepSeek's models as they are published, in 8-bit floats: the logits are those of the model that they stand for."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, UnsupportedModel
-from tailrace.models.registry import build_program
-from tailrace.ops.api import Backend
-from tailrace.ops.cpu.backend import CpuBackend
-from tailrace.ops.packed import PackedTensor
-from tailrace.ops.reference import ReferenceBackend
-from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.hf_checkpoint import open_directory
-from tailrace.weights.lazy import LazyTensors
-from tests.support.steps import limits, teacher_forced
 from tests.unit.weights.quantized.fp8_files import RAGGED, Fp8Model, fp8_model
+from tests.unit.weights.quantized.logits import BACKENDS, as_stored, logits, relative_error
 from tests.unit.weights.quantized.raw_files import raw
 
-IDS = [1, 17, 40, 3, 3, 29, 8, 11, 25, 46, 2, 31]
-BACKENDS: dict[str, Backend] = {"reference": ReferenceBackend(), "cpu": CpuBackend(kv_format="f32")}
 MODELS = {name: fp8_model(config) for name, config in RAGGED.items()}
 # Of the root mean square of the logits; 0.036 and 0.053 are measured. The CPU rounds activations beside the weights.
 INT8_BOUNDS = {"reference": 0.05, "cpu": 0.08}
-
-
-def as_stored(checkpoint: Checkpoint) -> dict[str, PackedTensor]:
-    """Without loss, whatever that takes."""
-    assert isinstance(checkpoint.tensors, LazyTensors)
-    return {name: stored.packed() for name, stored in checkpoint.tensors.stored.items()}
-
-
-def logits(backend: str, checkpoint: Checkpoint, tensors: Mapping[str, PackedTensor]) -> NDArray[np.float32]:
-    of = limits(block_tokens=16)
-    executable = BACKENDS[backend].load(build_program(checkpoint.config), tensors, of)
-    return teacher_forced(executable, of, IDS, chunk_tokens=len(IDS)).copy()
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -69,8 +46,7 @@ def test_as_loaded_they_are_int8_and_near(tmp_path: Path, model: Fp8Model) -> No
     assert (formats["embed"], formats["layers.1.router"]) == ("bf16", "bf16")
     assert 0 < max(quantised.requantize_errors.values()) < 0.01
     for backend, bound in INT8_BOUNDS.items():
-        error = logits(backend, quantised, quantised.tensors) - expected
-        assert np.sqrt(np.square(error).mean() / np.square(expected).mean()) < bound
+        assert relative_error(logits(backend, quantised, quantised.tensors), expected) < bound
 
 
 def test_modules_that_nobody_asks_for_may_have_scales(tmp_path: Path) -> None:
