@@ -41,6 +41,10 @@ class ClockedExecutable:
         return self._executable.kv_pool
 
     @property
+    def is_whole(self) -> bool:
+        return self._executable.is_whole
+
+    @property
     def weight_bytes(self) -> int:
         return self._executable.weight_bytes
 

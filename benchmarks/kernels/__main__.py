@@ -23,7 +23,8 @@ from benchmarks.kernels.steps import cases
 from benchmarks.kernels.subjects import SUBJECTS
 from benchmarks.kernels.timing import Line, highest_ceilings, measure
 from benchmarks.serving.machine import describe_machine, describe_processor
-from tailrace.ops.cpu.backend import Ceilings, CpuBackend, KvFormat, supported_isas
+from tailrace.ops.api import Ceilings
+from tailrace.ops.cpu.backend import CpuBackend, KvFormat, supported_isas
 
 ROWS = (1, 4, 16, 32, 512)
 EXAMPLES = """examples:

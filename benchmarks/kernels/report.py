@@ -13,7 +13,7 @@ from benchmarks.kernels.baseline import Baseline, Change, Setting
 from benchmarks.kernels.counting import Counts, why_not
 from benchmarks.kernels.subjects import SUBJECT_NOTES
 from benchmarks.kernels.timing import Line
-from tailrace.ops.cpu.backend import Ceilings
+from tailrace.ops.api import Ceilings
 
 __all__ = ["Run", "show", "to_dict"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from benchmarks.kernels.steps import Case, fill_context, limits, step
 from benchmarks.kernels.subject import Subject
-from tailrace.ops.api import Limits, StepInputs
-from tailrace.ops.cpu.backend import Ceilings, CpuBackend, CpuExecutable, measure_ceilings
+from tailrace.ops.api import Ceilings, Limits, StepInputs
+from tailrace.ops.cpu.backend import CpuBackend, CpuExecutable, measure_ceilings
 from tailrace.ops.cpu.stages import (
     AttentionStage,
     DispatchStage,

@@ -119,6 +119,12 @@ int add_vector(Weights& weights, const Vector<float>& values) {
     return weights.add_vector(values.data(), static_cast<int>(values.shape(0)));
 }
 
+nb::ndarray<uint8_t, nb::numpy, nb::ndim<1>> memory(nb::handle_t<Weights> self) {
+    const auto& weights = nb::cast<Weights&>(self);
+    require(weights.is_placed(), "weights: there is no memory yet");
+    return {weights.memory().data(), {weights.planned_bytes()}, self};
+}
+
 struct PyStep {
     Vector<int32_t> token_ids, row_starts, starts, slots;
     nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> block_tables;
@@ -284,6 +290,7 @@ NB_MODULE(_native, module) {
         .def("fill_q4", &fill_q4, "matrix"_a, "first_row"_a, "codes"_a, "scales"_a, "offsets"_a)
         .def("fill_q8", &fill_q8, "matrix"_a, "first_row"_a, "codes"_a, "scales"_a)
         .def("fill_float", &fill_float, "matrix"_a, "first_row"_a, "values"_a)
+        .def("memory", &memory)
         .def("set_ready", &Weights::set_ready, "count"_a)
         .def_prop_ro("num_ready", &Weights::num_ready)
         .def_prop_ro("planned_bytes", &Weights::planned_bytes)

@@ -41,9 +41,10 @@ class Weights {
     // What all matrices take, and a little more, which kernels prefetch.
     size_t planned_bytes() const;
 
-    // Ends planning. The memory has the planned bytes, or is empty: then nobody reads or fills.
+    // Ends planning. The memory has the planned bytes at least.
     void place(Memory memory);
     bool is_placed() const { return memory_.size() > 0; }
+    const Memory& memory() const { return memory_; }
 
     // Filling: rows [first_row, first_row + view.rows) of a matrix; `first_row` begins a tile. Throws
     // std::invalid_argument for what does not fit.

@@ -1,11 +1,13 @@
 """A model on its way to a device: what is known of it before a weight is read, and what it is once it is there."""
 
+import os
 import time
 from dataclasses import dataclass
+from math import prod
 
 from tailrace.classes import ServiceClasses
 from tailrace.config import EngineConfig, WarmConfig
-from tailrace.engine.calibrate import calibrated
+from tailrace.engine.calibrate import Reads, calibrated, guessed
 from tailrace.kvcache.cache import KvCacheConfig
 from tailrace.kvcache.forget import Forget, Scope
 from tailrace.kvcache.naming import BlockNamer
@@ -15,8 +17,8 @@ from tailrace.levels.config import LevelsConfig
 from tailrace.levels.opening import open_levels
 from tailrace.limits import settle_limits, widest_window
 from tailrace.models.registry import build_program
-from tailrace.ops.api import Backend, Executable, Limits, PackedProgram, Progress
-from tailrace.ops.load import load_backend
+from tailrace.ops.api import Backend, Executable, LaidOutProgram, Limits, Progress
+from tailrace.ops.load import load_backend, measured_ceilings
 from tailrace.ops.program import Program
 from tailrace.runtime.runner import Runner
 from tailrace.scheduler.steptime import StepTimeModel
@@ -24,10 +26,14 @@ from tailrace.service.api import ModelCard
 from tailrace.service.warm import WarmerConfig
 from tailrace.version import __version__
 from tailrace.weights.checkpoint import Checkpoint
+from tailrace.weights.expected import active_parameters, expected_shapes
+from tailrace.weights.packed_cache import PackedCache
 
 __all__ = ["LoadedModel", "PackedModel", "PlannedModel", "load_model", "plan_model"]
 
 _TALLY_PIECE_TOKENS = 64
+_LARGE_BYTES = 256 << 20  # of packed weights
+_RATE_BYTES = 64 << 20
 _WARM_PIECE_TOKENS = 128  # what a step computes ahead at most: who comes meanwhile waits no longer
 
 
@@ -98,11 +104,21 @@ class PlannedModel:
             eos_ids=tuple(self.checkpoint.eos_ids),
         )
 
+    def lay_out(self, cache: PackedCache | None = None, *, is_shared: bool = False) -> "PackedModel":
+        """Give all weights their places: those in a file that `cache` has of them, or memory, which is to be filled.
+
+        `is_shared`: that of large models can be filled by a process that is forked from here on.
+        """
+        model = PackedModel(self, self.backend.lay_out(self.program, self.checkpoint.tensors, self.limits), cache)
+        if not model.take_from_cache():
+            model.program.place(is_shared=is_shared and model.is_large)
+        return model
+
     def pack(self, progress: Progress | None = None) -> "PackedModel":
-        """Read the weights. Takes seconds for large models; `progress` follows."""
-        packed = self.backend.pack(self.program, self.checkpoint.tensors, self.limits, progress)
-        self.checkpoint.release_pages()
-        return PackedModel(self, packed)
+        """Lay out and fill. Takes seconds for large models; `progress` follows."""
+        model = self.lay_out()
+        model.fill(progress)
+        return model
 
     def load(self, progress: Progress | None = None) -> "LoadedModel":
         """Pack and start at once."""
@@ -111,10 +127,47 @@ class PlannedModel:
 
 @dataclass(frozen=True, slots=True)
 class PackedModel:
-    """A model whose weights are in memory, which processes that are forked now will share."""
+    """A model whose weights have their places in memory, which processes that are forked now will share."""
 
     plan: PlannedModel
-    program: PackedProgram
+    program: LaidOutProgram
+    cache: PackedCache | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is worth while to let requests in before all is read, and to keep what was packed."""
+        return self.program.num_bytes >= _LARGE_BYTES
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all weights are there."""
+        return self.program.is_whole
+
+    def take_from_cache(self) -> bool:
+        """Let the weights be those of a file, if there is one."""
+        if self.cache is None or not self.is_large:
+            return False
+        file = self.cache.find(self._key, self.program.num_bytes)
+        if file is None:
+            return False
+        self.program.place_in_file(file)
+        os.close(file)  # it stays mapped
+        return True
+
+    def fill(self, progress: Progress | None = None) -> None:
+        """Read the weights that are not there. Raises CheckpointError for damaged ones."""
+        if not self.is_whole:
+            self.program.fill(progress)
+        self.plan.checkpoint.release_pages()
+
+    def keep(self) -> None:
+        """Write what was packed to the cache, if there is one and it is worth while."""
+        if self.cache is not None and self.is_large:
+            self.cache.save(self._key, self.program.memory())
+
+    @property
+    def _key(self) -> str:
+        return f"{self.plan.checkpoint.fingerprint}-{self.program.layout}"
 
     def start(self) -> "LoadedModel":
         """Take threads and a KV pool, in the process that will compute. Raises SetupError."""
@@ -137,8 +190,21 @@ class LoadedModel:
         return self.plan.limits
 
     def calibrate(self) -> StepTimeModel:
-        """How long steps take here, from a few small ones. Only while no engine runs on this model."""
-        return calibrated(Runner(self.executable, self.limits, ()), self.limits)
+        """How long steps take here, from a few small ones. Only while no engine runs on this model.
+
+        While weights are still being read, no step would tell: what they take is guessed from what the machine can do.
+        """
+        if self.executable.is_whole:
+            return calibrated(Runner(self.executable, self.limits, ()), self.limits)
+        ceilings = measured_ceilings(self.plan.backend.name, self.limits.num_threads, _RATE_BYTES)
+        assert ceilings is not None, "who can wait for weights can be measured"
+        return guessed(ceilings, self._reads, self.limits)
+
+    @property
+    def _reads(self) -> Reads:
+        config = self.checkpoint.config
+        active, total = active_parameters(config), sum(prod(shape) for shape in expected_shapes(config).values())
+        return Reads(total_bytes=self.executable.weight_bytes, active_share=active / total, active_parameters=active)
 
     def open_levels(self, config: LevelsConfig) -> list[BlockLevel]:
         """The levels below the engine. Raises SetupError for one that was asked for and cannot be used."""

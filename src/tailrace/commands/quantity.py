@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-__all__ = ["ByteCount", "ByteCountOrAuto", "format_bytes", "parse_bytes"]
+__all__ = ["ByteCount", "ByteCountOrAuto", "ByteCountOrNone", "format_bytes", "parse_bytes"]
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -43,14 +43,17 @@ ByteCount = Annotated[int, Parameter(converter=_convert)]
 """A parameter that takes an amount of memory, such as 512MiB."""
 
 
-def _convert_or_auto(_type: Any, tokens: Sequence[Token]) -> int | str:
-    match tokens[0].value.strip():
-        case "auto":
-            return "auto"
-        case "0":
-            return 0
-        case text:
-            return parse_bytes(text)
+def _convert_or_none(_type: Any, tokens: Sequence[Token]) -> int:
+    text = tokens[0].value.strip()
+    return 0 if text == "0" else parse_bytes(text)
+
+
+ByteCountOrNone = Annotated[int, Parameter(converter=_convert_or_none)]
+"""As `ByteCount`, or 0."""
+
+
+def _convert_or_auto(kind: Any, tokens: Sequence[Token]) -> int | str:
+    return "auto" if tokens[0].value.strip() == "auto" else _convert_or_none(kind, tokens)
 
 
 ByteCountOrAuto = Annotated[int | Literal["auto"], Parameter(converter=_convert_or_auto)]

@@ -17,7 +17,7 @@ from tailrace.commands.download import fetch_default_model
 from tailrace.commands.keys import read_admin_key, read_api_key
 from tailrace.commands.loading import LoadingBar
 from tailrace.commands.precision import PrecisionWords
-from tailrace.commands.quantity import ByteCount, ByteCountOrAuto
+from tailrace.commands.quantity import ByteCount, ByteCountOrAuto, ByteCountOrNone
 from tailrace.config import EngineConfig, KvCacheDtype, KvEventsConfig, ModelSource, ServeConfig, WarmConfig
 from tailrace.engine.board import MAX_WORKERS
 from tailrace.errors import SetupError
@@ -33,6 +33,7 @@ from tailrace.weights.precision import Precision
 __all__ = ["serve"]
 
 WARM = WarmConfig()
+WEIGHT_CACHE_BYTES = 64 << 30
 
 serve = App(
     name="serve",
@@ -76,6 +77,7 @@ def run(
     threads: PositiveInt | None = None,
     backend: Literal["auto", "cpu", "reference"] = "auto",
     quantize: PrecisionWords | None = None,
+    weight_cache: ByteCountOrNone = WEIGHT_CACHE_BYTES,
     kv_host: ByteCountOrAuto = "auto",
     kv_host_directory: Directory = HOST_DIRECTORY,
     kv_disk: Directory | None = None,
@@ -158,6 +160,9 @@ def run(
         Classes by name, such as int4,head=int8,attention=float: attention, dense, experts, shared, index, head, embed;
         kv=int8 is --kv-cache-dtype. A class that the model lacks is refused [as in the file; under int4, 8 bits for
         head and embed; routers and norms never narrowed].
+    weight_cache
+        Disk for the packed weights of large models, in the directory of the user's cache (TAILRACE_CACHE_DIR), from
+        which the next start maps them; those used least recently go. 0 for none.
     kv_host
         Shared memory that keeps KV blocks beyond this server's life, such as 512MiB; 0 for none. auto takes no more
         than --kv-memory, a quarter of what is free, and 1GiB.
@@ -224,7 +229,7 @@ def run(
     warming = WarmConfig(warm, warm_state, warm_tokens)
     disk_bytes = kv_disk_size or DISK_BYTES
     levels = LevelsConfig(kv_host, kv_disk, disk_bytes, _redis_url(kv_redis), kv_ttl, kv_host_directory)
-    source = ModelSource(model, precision)
+    source = ModelSource(model, precision, weight_cache)
     serving.serve(
         ServeConfig(
             source,

@@ -5,17 +5,19 @@ They leave nothing behind: no block has a name, no request a record, and the mem
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Protocol
 
-from tailrace.ops.api import Limits
+from tailrace.ops.api import Ceilings, Limits
 from tailrace.scheduler.plan import SequenceEntry, SequenceSlice, StepPlan, StepResult, StepSize
 from tailrace.scheduler.steptime import StepTimeModel
 from tailrace.types import SamplingParams
 
-__all__ = ["calibrated"]
+__all__ = ["Reads", "calibrated", "guessed"]
 
 LIMIT_S = 2.0
+_GUESSED_SLOWNESS = 2.0
 _CHUNK_TOKENS = 32
 _ROWS = (8, 32)
 _DEEP_TOKENS = 512
@@ -114,3 +116,27 @@ class _Steps:
             end += num_blocks
             slices.append(SequenceSlice(f"{self._num_steps}.{number}", start, count, True, blocks))
         return tuple(slices)
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a model's steps read and multiply."""
+
+    total_bytes: int  # of all weights
+    active_share: float  # of them, that a step of one row reads
+    active_parameters: int  # that a row is multiplied with
+
+
+def guessed(ceilings: Ceilings, reads: Reads, limits: Limits) -> StepTimeModel:
+    """A model that has observed nothing: steps take as long as reading and multiplying do, and as long again.
+
+    Real steps correct it, and the targets of classes, which follow from it, become tighter with it, never looser.
+    """
+    model = StepTimeModel(limits.max_tokens)
+    for num_rows in sorted({1, *_ROWS, limits.max_tokens}):
+        num_bytes = reads.total_bytes * min(reads.active_share * num_rows, 1.0)
+        read_s = num_bytes / ceilings.read_bytes_per_s
+        multiply_s = 2.0 * reads.active_parameters * num_rows / ceilings.dot_ops_per_s
+        size = StepSize(num_rows, min(num_rows, _ROWS[-1]), 0)
+        model.observe(size, _GUESSED_SLOWNESS * max(read_s, multiply_s))
+    return model

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_TOP_LOGPROBS",
     "Backend",
+    "Ceilings",
     "Executable",
     "KvFormat",
+    "LaidOutProgram",
     "Limits",
     "PackedProgram",
     "Progress",
@@ -105,6 +107,14 @@ class SampleOutputs:
     top_logprobs: "NDArray[np.float32]"  # [S, MAX_TOP_LOGPROBS]
 
 
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What a machine does at best."""
+
+    read_bytes_per_s: float
+    dot_ops_per_s: float  # int8 multiplies and adds
+
+
 class Executable(Protocol):
     """A program with its weights and its KV pool on one device."""
 
@@ -121,6 +131,11 @@ class Executable(Protocol):
 
     @property
     def weight_bytes(self) -> int: ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all weights are there. Until then a step may wait for them."""
+        ...
 
     @property
     def expert_loads(self) -> "tuple[NDArray[np.uint64], ...]":
@@ -170,6 +185,41 @@ class PackedProgram(Protocol):
         ...
 
 
+class LaidOutProgram(PackedProgram, Protocol):
+    """A program whose weights have places and are to be read. It may run meanwhile: stages wait for their own."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the memory that all weights take, which may be shared and kept; 0: there is no such memory."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all weights are there."""
+        ...
+
+    @property
+    def layout(self) -> str:
+        """Names how they lie there: the same layout, the same weights, the same bytes."""
+        ...
+
+    def place(self, *, is_shared: bool) -> None:
+        """Take memory for them; of all processes that are forked from here on, or best for this one alone."""
+        ...
+
+    def place_in_file(self, file: int) -> None:
+        """Let them be those of a file, all of them, which is never written to."""
+        ...
+
+    def fill(self, progress: Progress | None = None) -> None:
+        """Read the weights, in the order in which they are needed. Raises CheckpointError for damaged ones."""
+        ...
+
+    def memory(self) -> "NDArray[np.uint8]":
+        """The bytes, [num_bytes]."""
+        ...
+
+
 class Backend(Protocol):
     """Runs programs on one kind of device."""
 
@@ -198,6 +248,13 @@ class Backend(Protocol):
         progress: Progress | None = None,
     ) -> "PackedProgram":
         """Take the weights into this back end's own layout. Leaves no thread: the process may still be forked."""
+        ...
+
+    def lay_out(self, program: Program, weights: "Mapping[str, PackedTensor]", limits: Limits) -> "LaidOutProgram":
+        """As `pack`, up to where weights get memory and are read.
+
+        Raises CheckpointError when one is missing or has another shape.
+        """
         ...
 
     def load(self, program: Program, weights: "Mapping[str, PackedTensor]", limits: Limits) -> Executable:

@@ -1,9 +1,9 @@
 """The one device switch: which back end computes."""
 
 from tailrace.errors import SetupError
-from tailrace.ops.api import Backend, KvFormat
+from tailrace.ops.api import Backend, Ceilings, KvFormat
 
-__all__ = ["BACKENDS", "load_backend", "reading_rate"]
+__all__ = ["BACKENDS", "load_backend", "measured_ceilings", "reading_rate"]
 
 BACKENDS = ("auto", "cpu", "reference")
 
@@ -37,8 +37,8 @@ def _cpu(kv_format: KvFormat) -> Backend:
     return CpuBackend(kv_format=kv_format)
 
 
-def reading_rate(name: str, num_threads: int, num_bytes: int) -> float | None:
-    """Bytes a second that a back end's device reads from memory at best, found by reading `num_bytes`.
+def measured_ceilings(name: str, num_threads: int, num_bytes: int) -> Ceilings | None:
+    """What a back end's device does at best, found by reading `num_bytes`.
 
     None for the reference, which nobody runs for speed.
     """
@@ -46,4 +46,10 @@ def reading_rate(name: str, num_threads: int, num_bytes: int) -> float | None:
         return None
     from tailrace.ops.cpu.backend import measure_ceilings  # noqa: PLC0415  (as above)
 
-    return measure_ceilings(num_threads, num_bytes).read_bytes_per_s
+    return measure_ceilings(num_threads, num_bytes)
+
+
+def reading_rate(name: str, num_threads: int, num_bytes: int) -> float | None:
+    """Of `measured_ceilings` the bytes a second that are read from memory."""
+    ceilings = measured_ceilings(name, num_threads, num_bytes)
+    return None if ceilings is None else ceilings.read_bytes_per_s

@@ -5,7 +5,7 @@ on nothing but its request.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,12 +59,15 @@ class ReferenceBackend:
 
         Raises CheckpointError when one is missing or has another shape than the program expects.
         """
-        loaded: dict[str, Array] = {}
-        for name, weight in program.weights.items():
-            loaded[name] = _load_weight(weights, weight)
-            if progress is not None:
-                progress(len(loaded), len(program.weights))
-        return ReferencePackedProgram(program, loaded, limits)
+        packed = self.lay_out(program, weights, limits)
+        packed.fill(progress)
+        return packed
+
+    def lay_out(
+        self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits
+    ) -> "ReferencePackedProgram":
+        """Nothing is done before `fill`."""
+        return ReferencePackedProgram(program, weights, limits)
 
     def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "ReferenceExecutable":
         """Raises what `pack` raises."""
@@ -73,11 +76,33 @@ class ReferenceBackend:
 
 @dataclass(frozen=True, slots=True)
 class ReferencePackedProgram:
-    """A program and its dequantised weights."""
+    """A program and, once they are filled in, its dequantised weights: arrays of numpy's own, nothing to share."""
 
     program: Program
-    weights: Mapping[str, Array]
+    tensors: Mapping[str, PackedTensor]
     limits: Limits
+    weights: dict[str, Array] = field(default_factory=dict)
+    num_bytes: int = 0
+    layout: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.weights) == len(self.program.weights)
+
+    def place(self, *, is_shared: bool) -> None:
+        """Each weight has memory of its own."""
+
+    def place_in_file(self, file: int) -> None:
+        raise EngineError("the reference back end maps no packed weights")
+
+    def memory(self) -> NDArray[np.uint8]:
+        raise EngineError("the reference back end has no memory of packed weights")
+
+    def fill(self, progress: Progress | None = None) -> None:
+        for name, weight in self.program.weights.items():
+            self.weights[name] = _load_weight(self.tensors, weight)
+            if progress is not None:
+                progress(len(self.weights), len(self.program.weights))
 
     def start(self) -> "ReferenceExecutable":
         return ReferenceExecutable(self.program, dict(self.weights), self.limits)
@@ -111,6 +136,11 @@ class ReferenceExecutable:
     def kv_pool(self) -> NDArray[np.uint8]:
         """The blocks [num_blocks, kv_bytes_per_block] themselves: of each cache the keys, then the values."""
         return self._blocks.view(np.uint8)
+
+    @property
+    def is_whole(self) -> bool:
+        """It begins with all."""
+        return True
 
     @property
     def weight_bytes(self) -> int:

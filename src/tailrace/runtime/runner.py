@@ -29,13 +29,14 @@ class Runner:
             return StepResult(plan.step_id, ())
         last = self._last
         batch = last if last is not None and last.is_repeated_by(plan) else self._assemble(plan)
+        was_whole = self._executable.is_whole
         drawn = self._executable.run(batch.step, batch.sampling)
         self._sequences.tokens[batch.slots, batch.sampling.position] = drawn.token_ids
         tokens = to_tokens(batch.request_ids, batch.sampling.num_logprobs if batch.has_logprobs else None, drawn)
         if batch.is_decode:
             batch.advance(drawn.token_ids)
         self._last = batch
-        return StepResult(plan.step_id, tokens)
+        return StepResult(plan.step_id, tokens, has_waited=not was_whole)
 
     def _assemble(self, plan: StepPlan) -> "_Batch":
         slots = self._sequences.slots(plan.slices)

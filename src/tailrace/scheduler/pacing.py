@@ -100,6 +100,10 @@ class Pacer:
             least = self._decode._replace(num_tokens=self._decode.num_tokens + LEAST_TOKENS)
             self._fixed_share = min((self.step_times.predict(least) or 0.0) / predicted_s, 1.0)
 
+    def waited(self) -> None:
+        """That step is over, and it has waited for something that later ones have."""
+        self._ended_s = None
+
     def stepped(self, whole: StepSize, took_s: float, now_s: float) -> None:
         """That step is over, `took_s` after it was planned.
 

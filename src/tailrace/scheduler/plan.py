@@ -133,3 +133,4 @@ class StepResult:
 
     step_id: int
     sampled: tuple[SampledToken, ...]
+    has_waited: bool = False  # for weights that were still being read: how long it took tells nothing

@@ -402,7 +402,10 @@ class Scheduler:
         if not self._below.is_empty:
             self._below.computed(sum([part.num_tokens for part in draft.slices if part.num_tokens > 1]), took_s)
         self._way.computed(draft.num_tokens)
-        self._pacer.stepped(self.step_size, took_s, now_s)
+        if result.has_waited:
+            self._pacer.waited()
+        else:
+            self._pacer.stepped(self.step_size, took_s, now_s)
         admitted, self._admitted = self._admitted, Admitted()
         self._entrance.stepped(admitted, took_s, num_prefill_tokens=draft.num_tokens - self._pacer.num_streams)
         self._draft = None

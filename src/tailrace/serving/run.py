@@ -1,10 +1,11 @@
 """Serves a model: makes what the processes share, forks them, and stays to supervise them."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 
-from tailrace.config import ServeConfig
+from tailrace.config import ModelSource, ServeConfig
 from tailrace.engine.collector import freeze_loaded
 from tailrace.frontends.grpc.address import reserved
 from tailrace.frontends.http import serve as http
@@ -21,9 +22,13 @@ from tailrace.serving.supervisor import Supervisor
 from tailrace.serving.warming import ListedPrompts
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
+from tailrace.weights.default_model import cache_dir
 from tailrace.weights.load import open_checkpoint
+from tailrace.weights.packed_cache import PackedCache
 
 __all__ = ["serve"]
+
+_KEEPING_NICENESS = 10  # requests are being answered meanwhile
 
 
 def serve(
@@ -65,6 +70,18 @@ def _clients(config: ServeConfig) -> Mapping[str, Client]:
     return {} if config.api_key is None else {config.api_key: ANYBODY}
 
 
+def _cache(source: ModelSource) -> PackedCache | None:
+    """Where packed weights are kept, if they are."""
+    return PackedCache(cache_dir() / "packed", source.cache_bytes) if source.cache_bytes else None
+
+
+def _load(packed: PackedModel, progress: Progress | None) -> None:
+    """Read the weights, which the engine waits for meanwhile; then keep them for the next start."""
+    packed.fill(progress)
+    os.nice(_KEEPING_NICENESS)
+    packed.keep()
+
+
 class _Server:
     """How the processes of one server are started."""
 
@@ -103,8 +120,12 @@ class _Server:
         freeze_loaded()  # those that are forked share it until they touch it
         with closing(supervisor):
             supervisor.start_workers()
-            self._packed = self._plan.pack(progress)
-            supervisor.run()
+            packed = self._packed = self._plan.lay_out(_cache(self._config.source), is_shared=True)
+            if packed.is_large and not packed.is_whole:
+                supervisor.run(partial(fork, "tailrace: loader", partial(_load, packed, progress)))
+            else:
+                packed.fill(progress)
+                supervisor.run()
 
     def _start_engine(self, generation: int) -> Child:
         assert self._packed is not None, "the engine comes after the weights"

@@ -64,6 +64,7 @@ class Supervisor:
         self._clock = clock
         self._signals = SignalQueue()
         self._engine: Child | None = None
+        self._loader: Child | None = None  # while there are weights to be read
         self._engine_due_s = 0.0  # when it is started again, while there is none
         self._drain_s = drain_s
         self._patience_s = patience_s
@@ -79,9 +80,14 @@ class Supervisor:
         for index in range(len(self._channels)):
             self._begin_worker(index)
 
-    def run(self) -> None:
-        """Start the engine, and supervise until all is over. Raises what kept the server from starting."""
+    def run(self, start_loader: Callable[[], Child] | None = None) -> None:
+        """Start the engine, and supervise until all is over. Raises what kept the server from starting.
+
+        A loader reads weights which the engine waits for, and ends once they are all there.
+        """
         self._signals.take(_STOPPING)
+        if start_loader is not None:
+            self._loader = start_loader()
         self._begin_engine()
         while self._workers or self._worker_due_s:
             self._look()
@@ -91,9 +97,10 @@ class Supervisor:
 
     def close(self) -> None:
         """End all that is left, at once."""
-        for child in (*self._workers.values(), *([self._engine] if self._engine else [])):
-            child.send(signal.SIGKILL)
-            os.waitpid(child.pid, 0)
+        for child in (*self._workers.values(), self._engine, self._loader):
+            if child is not None:
+                child.send(signal.SIGKILL)
+                os.waitpid(child.pid, 0)
 
     @property
     def _is_stopping(self) -> bool:
@@ -142,6 +149,9 @@ class Supervisor:
             if (status := _ended(worker)) is not None:
                 del self._workers[index]
                 self._worker_ended(index, worker, status)
+        if self._loader is not None and (status := _ended(self._loader)) is not None:
+            loader, self._loader = self._loader, None
+            self._loader_ended(loader, status)
         if self._engine is not None and (status := _ended(self._engine)) is not None:
             engine, self._engine = self._engine, None
             self._engine_ended(engine, status)
@@ -159,12 +169,26 @@ class Supervisor:
         self._board.begin_worker(index)  # the engine aborts what the dead one has asked for
         wake_all(self._channels)
 
+    def _loader_ended(self, loader: Child, status: int) -> None:
+        words = loader.last_words()
+        if status == 0:
+            self._awake_s = self._clock()  # what the engine waited for until now was not its fault
+            return
+        self._fail(words or EngineError(f"the model could not be loaded ({_how(status)})"))
+        if self._engine is not None:  # it waits for what never comes
+            self._engine.send(signal.SIGKILL)
+        self._board.fail(math.inf)
+        wake_all(self._channels)
+
     def _engine_ended(self, engine: Child, status: int) -> None:
         words = engine.last_words()
         if not self._board.was_ready:
             self._engine_due_s = math.inf
             if not self._is_stopping:
                 self._fail(words or EngineError(f"the engine ended while it started ({_how(status)})"))
+            return
+        if self._failure is not None:
+            self._engine_due_s = math.inf
             return
         how = _how(status) if words is None else f"{_how(status)}: {words}"
         is_ours = engine.pid in self._hanging or os.waitstatus_to_exitcode(status) not in _FOREIGN
@@ -184,7 +208,7 @@ class Supervisor:
         if self._engine is None:
             if now_s >= self._engine_due_s:
                 self._begin_engine()
-        elif (overdue_s := self._board.overdue_s(now_s, self._awake_s)) > 0.0:
+        elif self._loader is None and (overdue_s := self._board.overdue_s(now_s, self._awake_s)) > 0.0:
             self._end_hanging(self._engine, "the engine", overdue_s)
 
     def _check_workers(self, now_s: float) -> None:

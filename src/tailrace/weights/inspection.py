@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 from typing import Any
 
 from tailrace.errors import SetupError
@@ -10,9 +9,8 @@ from tailrace.models.config import LatentConfig, MixtureConfig, ModelConfig, Rop
 from tailrace.models.registry import build_program
 from tailrace.ops.program import Program
 from tailrace.weights.checkpoint import Checkpoint
-from tailrace.weights.expected import expected_shapes
+from tailrace.weights.expected import active_parameters
 from tailrace.weights.kv_costs import KvCost, kv_costs
-from tailrace.weights.names import tensor_class
 from tailrace.weights.precision import AS_STORED, KvCacheDtype, Precision
 from tailrace.weights.tensor_classes import (
     TensorClass,
@@ -107,7 +105,7 @@ def inspect_checkpoint(
         architecture=config.architecture,
         fingerprint=checkpoint.fingerprint,
         parameters=sum(tensor.parameters for tensor in tensors),
-        active_parameters=_active_parameters(config),
+        active_parameters=active_parameters(config),
         stored_bytes=checkpoint.stored_bytes,
         weight_bytes=sum(tensor.bytes for tensor in tensors),
         kv_cache_dtype=precision.kv or _USUAL_KV,
@@ -162,17 +160,6 @@ def _kv_tokens(config: ModelConfig, context_tokens: int) -> int:
 
 def _is_mixture(config: ModelConfig, layer: int) -> bool:
     return config.mixture is not None and config.mixture.is_mixture(layer)
-
-
-def _active_parameters(config: ModelConfig) -> int:
-    routing = config.mixture.routing if config.mixture else None
-    active = 0
-    for name, shape in expected_shapes(config).items():
-        part, count = tensor_class(name), prod(shape)
-        if routing is not None and part.startswith("experts."):
-            count = count * routing.top_k // routing.num_experts
-        active += 0 if part == "embed" and not config.tie_word_embeddings else count
-    return active
 
 
 def _rope(config: ModelConfig) -> str:

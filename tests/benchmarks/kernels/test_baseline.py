@@ -8,7 +8,7 @@ from benchmarks.kernels.baseline import Baseline, Setting, Timing
 from benchmarks.kernels.counting import Counts
 from benchmarks.kernels.report import Run
 from benchmarks.kernels.timing import Line
-from tailrace.ops.cpu.backend import Ceilings
+from tailrace.ops.api import Ceilings
 
 SETTING = Setting("a processor, 2 cores", "avx2", "bf16", 2)
 LINE = Line("m", "decode 1", "norm", 1.0, 0.0, 0.0, 0.0, 0.0, True)  # costs nothing but time

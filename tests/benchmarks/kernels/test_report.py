@@ -6,7 +6,7 @@ from benchmarks.kernels.baseline import Baseline, Setting, Timing
 from benchmarks.kernels.counting import Counts
 from benchmarks.kernels.report import Run, show, to_dict
 from benchmarks.kernels.timing import Line
-from tailrace.ops.cpu.backend import Ceilings
+from tailrace.ops.api import Ceilings
 
 SETTING = Setting("a processor, 2 cores", "avx2", "bf16", 2)
 LINE = Line("SmolLM2-135M", "decode 1", "linear q+k+v", 2.0, 0.01, 20.0, 0.5, 0.25, True)

@@ -10,7 +10,8 @@ from benchmarks.kernels.subject import Subject
 from benchmarks.kernels.timing import Cost, Profile, measure
 from tailrace.models.config import MixtureConfig
 from tailrace.models.registry import build_program
-from tailrace.ops.cpu.backend import Ceilings, CpuBackend
+from tailrace.ops.api import Ceilings
+from tailrace.ops.cpu.backend import CpuBackend
 from tailrace.ops.program import Routing
 from tests.support.tiny import CONFIGS
 

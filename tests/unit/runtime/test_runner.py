@@ -22,6 +22,7 @@ class Recorder:
 
     kv_bytes_per_block = 0
     weight_bytes = 0
+    is_whole = True
     expert_loads: tuple[NDArray[np.uint64], ...] = ()
 
     def __init__(self) -> None:

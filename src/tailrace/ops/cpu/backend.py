@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from tailrace.errors import EngineError, SetupError
 from tailrace.ops import _native
-from tailrace.ops.api import MAX_TOP_LOGPROBS, KvFormat, Limits, Progress, SampleOutputs, SamplingInputs, StepInputs
+from tailrace.ops.api import (
+    MAX_TOP_LOGPROBS,
+    Ceilings,
+    KvFormat,
+    Limits,
+    Progress,
+    SampleOutputs,
+    SamplingInputs,
+    StepInputs,
+)
 from tailrace.ops.cpu.activations import ActivationMemory
 from tailrace.ops.cpu.latent import padded_caches
 from tailrace.ops.cpu.lowering import lower, matrices_of
@@ -22,7 +31,6 @@ from tailrace.ops.source import source_of
 
 __all__ = [
     "ISA_VARIABLE",
-    "Ceilings",
     "CpuBackend",
     "CpuExecutable",
     "CpuPackedProgram",
@@ -32,20 +40,13 @@ __all__ = [
 ]
 
 ISA_VARIABLE = "TAILRACE_CPU_ISA"
+WEIGHT_LAYOUT = 1  # of packed weights; another one for each change of csrc/kernels/layout.h or program/weights.cpp
 KV_LAYOUT = 1  # of a block of the pool; another one for each change of csrc/kernels/layout.h or of a kernel's bits
 
 
 def supported_isas() -> list[str]:
     """The instruction sets that this machine runs, by the names of csrc/simd/isa.cpp, best first; portable is last."""
     return _native.isas()
-
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """What the machine does at best."""
-
-    read_bytes_per_s: float
-    dot_ops_per_s: float  # int8 multiplies and adds
 
 
 def measure_ceilings(num_threads: int, num_bytes: int, isa: str = "") -> Ceilings:
@@ -93,12 +94,12 @@ class CpuBackend:
 
         Raises CheckpointError when a weight is missing or has another shape than the program expects.
         """
-        packed = self.plan(program, weights, limits)
-        packed.store.packed.place("private")
-        packed.store.fill(min(limits.num_threads, os.cpu_count() or 1), progress)
+        packed = self.lay_out(program, weights, limits)
+        packed.place(is_shared=False)
+        packed.fill(progress)
         return packed
 
-    def plan(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuPackedProgram":
+    def lay_out(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "CpuPackedProgram":
         """Lay out every weight, without memory for them yet. Raises what `pack` raises, but for damaged values."""
         store = WeightStore(source_of(weights))
         num_matrices = matrices_of(program)
@@ -120,7 +121,7 @@ class CpuBackend:
 
 @dataclass(frozen=True, slots=True)
 class CpuPackedProgram:
-    """A lowered program and its packed weights, which nobody changes any more."""
+    """A lowered program and its weights: laid out, then given memory, then filled, while it may already run."""
 
     program: Program
     store: WeightStore
@@ -128,6 +129,32 @@ class CpuPackedProgram:
     limits: Limits
     isa: str
     kv_format: KvFormat
+
+    @property
+    def num_bytes(self) -> int:
+        return self.store.packed.planned_bytes
+
+    @property
+    def layout(self) -> str:
+        return f"{WEIGHT_LAYOUT}-{self.store.layout}"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.store.is_whole
+
+    def place(self, *, is_shared: bool) -> None:
+        self.store.packed.place("shared" if is_shared else "private")
+
+    def place_in_file(self, file: int) -> None:
+        self.store.packed.place_in_file(file, is_writable=False)
+        self.store.say_whole()
+
+    def fill(self, progress: Progress | None = None) -> None:
+        """Raises CheckpointError when values are damaged."""
+        self.store.fill(min(self.limits.num_threads, os.cpu_count() or 1), progress)
+
+    def memory(self) -> NDArray[np.uint8]:
+        return self.store.packed.memory()
 
     def start(self) -> "CpuExecutable":
         """Plan the buffers, take memory for them and for the KV pool, and start the threads.
@@ -176,7 +203,7 @@ class CpuExecutable:
         native.finish(memory.shared[Buffer(program.logits, "float")], program.logits.cols, embeddings)
         self._stages = stages
         self._expert_loads = recorder.experts.loads
-        self._weight_bytes = store.packed.num_bytes
+        self._store = store
         self._kv_bytes_per_block = native.block_bytes
         self._native: _native.Program | None = native
         self._outputs = SampleOutputs(
@@ -201,7 +228,12 @@ class CpuExecutable:
 
     @property
     def weight_bytes(self) -> int:
-        return self._weight_bytes
+        return self._store.packed.num_bytes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all weights are there. Until then a stage may wait for its own."""
+        return self._store.is_whole
 
     @property
     def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:

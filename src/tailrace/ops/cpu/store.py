@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 import numpy as np
+import xxhash
 
 from tailrace.errors import CheckpointError
 from tailrace.ops import _native
@@ -44,6 +45,7 @@ class WeightStore:
         self._ids: dict[str, list[int]] = {}
         self._places: dict[str, int] = {}  # in the order of weights
         self._forms: list[WeightForm] = []
+        self._pairs: list[tuple[str, str]] = []  # that are interleaved
         self.formats: dict[str, KernelFormat] = {}
         self.packed = _native.Weights()
 
@@ -72,6 +74,7 @@ class WeightStore:
     def interleave(self, gate: Weight, up: Weight) -> None:
         """Let who reads both read one stream, if they have one format. While all is still being planned."""
         if self.formats[gate.name] == self.formats[up.name]:
+            self._pairs.append((gate.name, up.name))
             for pair in zip(self.ids_of(gate), self.ids_of(up), strict=True):
                 self.packed.interleave(*pair)
 
@@ -133,6 +136,23 @@ class WeightStore:
             finally:
                 pool.shutdown(cancel_futures=True)
         self._say_ready(total, progress)
+
+    @property
+    def layout(self) -> str:
+        """Names how the weights lie in memory."""
+        words = [
+            (name, len(self._ids[name]), self._forms[place].shape, self.formats[name])
+            for name, place in self._places.items()
+        ]
+        return xxhash.xxh3_64_hexdigest(repr((words, self._pairs)).encode())
+
+    @property
+    def is_whole(self) -> bool:
+        return self.packed.num_ready >= len(self._forms)
+
+    def say_whole(self) -> None:
+        """All weights are there."""
+        self._say_ready(len(self._forms), None)
 
     def fill_piece(self, piece: Piece) -> None:
         """Take some rows from the source. May be called by several threads."""
