@@ -1,11 +1,12 @@
 """What weight and KV formats cost in quality: `make bench-quality`, or `python -m benchmarks.quality --help`.
 
-The default model reads 2,000 tokens of a novel. The truth is float32 arithmetic on the weights as shipped, computed by
-transformers (tests/oracle/data/README.md); each line is the CPU back end with other formats: its perplexity, how far
-that is from the truth's, and how often it thinks the same next token the best. bf16, int8 and int4 are made from the
-dequantised weights, so int4 means quantised twice.
+A model reads 2,000 tokens of a novel. The truth is float32 arithmetic on the weights as shipped, for the default model
+computed by transformers (tests/oracle/data/README.md); each line is the CPU back end with other formats: its
+perplexity, how far that is from the truth's, and how often it thinks the same next token the best. All weights but
+those as shipped are made from the dequantised ones, so int4 of a model that is shipped in 4 bits is quantised twice.
 
---record writes what the KV formats cost, on the weights as shipped, to the file that `tailrace inspect` shows.
+--combinations measures the maps of `--quantize` that the README has. --record writes what the KV formats cost, on the
+weights as shipped, to the file that `tailrace inspect` shows.
 """
 
 import argparse
@@ -20,7 +21,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.quality.variants import AS_SHIPPED, VARIANTS, ConvertedTensors
+from benchmarks.quality.combinations import COMBINATIONS, kv_of, prose_of, weights_of
+from benchmarks.quality.variants import AS_SHIPPED, BFLOAT16, ConvertedTensors, read_variant
 from benchmarks.serving.machine import describe_machine
 from tailrace.models.registry import build_program
 from tailrace.ops.cpu.backend import CpuBackend, KvFormat, supported_isas
@@ -32,7 +34,8 @@ from tests.support.predictions import PROSE_LIMITS, predict
 KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
 EXAMPLES = """examples:
   python -m benchmarks.quality
-  python -m benchmarks.quality --weights int4 --kv bf16 --isa avx2 --json
+  python -m benchmarks.quality --weights int4 int4,attention=int8 --kv bf16 --isa avx2 --json
+  python -m benchmarks.quality --combinations --model tiny-deepseek
   python -m benchmarks.quality --record
 """
 
@@ -56,21 +59,30 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--weights", choices=VARIANTS, nargs="+", default=list(VARIANTS), help="all by default")
+    parser.add_argument("--model", choices=COMBINATIONS, default="default")
+    parser.add_argument(
+        "--weights",
+        nargs="+",
+        default=[AS_SHIPPED, BFLOAT16, "int8", "int4"],
+        help=f"{AS_SHIPPED!r}, {BFLOAT16}, or as --quantize takes it",
+    )
     parser.add_argument("--kv", choices=KV_FORMATS, nargs="+", default=list(KV_FORMATS), help="all by default")
     parser.add_argument("--isa", choices=supported_isas(), help="the best by default, or TAILRACE_CPU_ISA")
+    parser.add_argument(
+        "--combinations", action="store_true", help="instead of --weights and --kv: those of the README"
+    )
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true")
     output.add_argument("--record", action="store_true", help=f"write {QUALITY_FILE.name} for `tailrace inspect`")
     arguments = parser.parse_args(words)
     if arguments.record:
-        arguments.weights, arguments.kv = [AS_SHIPPED], list(KV_FORMATS)
+        arguments.model, arguments.weights, arguments.kv = "default", [AS_SHIPPED], list(KV_FORMATS)
     return arguments
 
 
-def measure(weights: str, kv: KvFormat, isa: str | None, prose: Prose) -> Quality:
-    checkpoint = open_checkpoint("default")
-    tensors = ConvertedTensors(checkpoint.tensors, VARIANTS[weights])
+def measure(model: str, weights: str, kv: KvFormat, isa: str | None, prose: Prose) -> Quality:
+    checkpoint = open_checkpoint(model)
+    tensors = ConvertedTensors(checkpoint.tensors, read_variant(weights))
     executable = CpuBackend(isa, kv).load(build_program(checkpoint.config), tensors, PROSE_LIMITS)
     predicted = predict(executable, prose)
     ratio = predicted.perplexity_ratio(prose)
@@ -81,10 +93,12 @@ def measure(weights: str, kv: KvFormat, isa: str | None, prose: Prose) -> Qualit
 
 
 def measure_all(arguments: argparse.Namespace, prose: Prose) -> Iterator[Quality]:
-    chosen = [(weights, kv) for weights in arguments.weights for kv in arguments.kv]
+    chosen: list[tuple[str, KvFormat]] = [(weights, kv) for weights in arguments.weights for kv in arguments.kv]
+    if arguments.combinations:
+        chosen = [(weights_of(words), kv_of(words)) for words in COMBINATIONS[arguments.model]]
     for number, (weights, kv) in enumerate(chosen, start=1):
         sys.stderr.write(f"{number} of {len(chosen)}: weights {weights}, KV {kv}\n")
-        yield measure(weights, kv, arguments.isa, prose)
+        yield measure(arguments.model, weights, kv, arguments.isa, prose)
 
 
 def show(lines: Sequence[Quality], prose: Prose, isa: str) -> None:
@@ -116,7 +130,8 @@ def record(lines: Sequence[Quality], prose: Prose, isa: str, to: Path = QUALITY_
 
 def main() -> None:
     arguments = parse_arguments()
-    prose, isa = Prose.read(), CpuBackend(arguments.isa).isa
+    prose = prose_of(arguments.model, open_checkpoint(arguments.model))
+    isa = CpuBackend(arguments.isa).isa
     lines = list(measure_all(arguments, prose))
     if arguments.json:
         json.dump({"machine": describe_machine(), "isa": isa, "lines": [asdict(line) for line in lines]}, sys.stdout)

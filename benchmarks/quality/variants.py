@@ -1,18 +1,19 @@
-"""The default model in other weight formats, made from its dequantised values: what each format loses by itself."""
+"""A model in other weight formats, made from its dequantised values: what each format loses by itself."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
 
 import numpy as np
 
-from tailrace.ops.packed import PackedTensor
+from tailrace.ops.packed import GROUP, PackedTensor, from_float32
+from tailrace.weights.precision import Precision, Width, precision_class
 from tailrace.weights.quantize import quantize_rows
 
-__all__ = ["AS_SHIPPED", "VARIANTS", "ConvertedTensors", "bfloat16"]
+__all__ = ["AS_SHIPPED", "BFLOAT16", "ConvertedTensors", "bfloat16", "read_variant"]
 
 AS_SHIPPED = "as shipped"
+BFLOAT16 = "bf16"
 
-Convert = Callable[[PackedTensor], PackedTensor]
+Convert = Callable[[str, PackedTensor], PackedTensor]  # a matrix by its name
 
 
 class ConvertedTensors(Mapping[str, PackedTensor]):
@@ -24,13 +25,26 @@ class ConvertedTensors(Mapping[str, PackedTensor]):
 
     def __getitem__(self, name: str) -> PackedTensor:
         tensor = self._tensors[name]
-        return self._convert(tensor) if len(tensor.shape) == 2 else tensor
+        return self._convert(name, tensor) if len(tensor.shape) == 2 else tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 
     def __len__(self) -> int:
         return len(self._tensors)
+
+
+def read_variant(words: str) -> Convert:
+    """`as shipped`, `bf16`, or what `--quantize` takes, done to a file of float32 values.
+
+    Raises SetupError for other words.
+    """
+    if words == AS_SHIPPED:
+        return lambda _name, tensor: tensor
+    if words == BFLOAT16:
+        return lambda _name, tensor: bfloat16(tensor)
+    precision = Precision.parse(words)
+    return lambda name, tensor: _narrowed(tensor, precision.width(precision_class(name)))
 
 
 def bfloat16(tensor: PackedTensor) -> PackedTensor:
@@ -40,22 +54,11 @@ def bfloat16(tensor: PackedTensor) -> PackedTensor:
     return PackedTensor(tensor.shape, "bf16", (rounded >> 16).astype(np.uint16))
 
 
-def _as_is(tensor: PackedTensor) -> PackedTensor:
-    return tensor
-
-
-def _quantized(mode: Literal["int8", "int4"]) -> Convert:
-    def convert(tensor: PackedTensor) -> PackedTensor:
-        values = tensor.dequantize()
-        packed, _ = quantize_rows(lambda begin, end: values[begin:end], tensor.shape, mode, "a matrix")
-        return packed
-
-    return convert
-
-
-VARIANTS: dict[str, Convert] = {
-    AS_SHIPPED: _as_is,
-    "bf16": bfloat16,
-    "int8": _quantized("int8"),
-    "int4": _quantized("int4"),
-}
+def _narrowed(tensor: PackedTensor, width: Width | None) -> PackedTensor:
+    if width is None:
+        return tensor
+    values = tensor.dequantize()
+    if width == "float" or tensor.shape[1] % GROUP:
+        return from_float32(values)
+    packed, _ = quantize_rows(lambda begin, end: values[begin:end], tensor.shape, width, "a matrix")
+    return packed
