@@ -10,6 +10,7 @@ from tailrace.models.config import ModelConfig
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.fingerprint import fingerprint
 from tailrace.weights.hf_config import read_config
+from tailrace.weights.hf_quantization import read_settings
 from tailrace.weights.hf_tensors import find_tensor
 from tailrace.weights.hf_text import read_json, read_text
 from tailrace.weights.layer_settings import LayerSettings
@@ -21,7 +22,7 @@ from tailrace.weights.precision import Precision, Quantize
 from tailrace.weights.safetensors import SafetensorsTensor, read_safetensors
 from tailrace.weights.scheme import SETTINGS, read_scheme
 from tailrace.weights.settings_file import is_there
-from tailrace.weights.stored import FileTensors
+from tailrace.weights.stored import FileTensor, FileTensors
 
 __all__ = ["open_directory"]
 
@@ -38,12 +39,12 @@ _IGNORED = ("lm_head.weight", ".rotary_emb.inv_freq")  # a tied head saved twice
 def open_directory(directory: Path, quantize: Quantize = None, *, mtp: bool = False) -> Checkpoint:
     """Open a model directory. Raises CheckpointError or UnsupportedModel naming file, tensor or setting."""
     precision = Precision.of(quantize)
-    settings = read_json(directory / "config.json")
+    settings = read_settings(directory)
     in_files = _read_tensors(directory)
     config = read_config(settings, has_head=any(name.startswith(_HEAD) for name in in_files))
     found = FileTensors(str(directory), read_scheme(settings).compose(in_files))
     config = replace(config, num_mtp_layers=num_mtp_layers(found, HUGGING_FACE_NAMES, config.num_layers))
-    is_unused = partial(_is_unused, config=config)
+    is_unused = partial(_is_unused, found=found, config=config)
     tensors = lazy_tensors(found, config, find_tensor, _LAYERS, is_unused=is_unused, precision=precision, mtp=mtp)
     files = by_file((tensor.file, (tensor.begin, tensor.end)) for tensor in in_files.values())
     scheme = repr(settings.values.get(SETTINGS, "")).encode()  # the same codes stand for other values under another
@@ -68,9 +69,17 @@ def open_directory(directory: Path, quantize: Quantize = None, *, mtp: bool = Fa
     )
 
 
-def _is_unused(name: str, config: ModelConfig) -> bool:
+def _is_unused(name: str, found: FileTensors, config: ModelConfig) -> bool:
     """Tensors that are saved twice or that we compute, and what of multi-token prediction nobody asked for."""
-    return name.endswith(_IGNORED) or name.startswith("mtp.") or is_mtp_tensor(name, HUGGING_FACE_NAMES, config)
+    if name.endswith(_IGNORED) or name.startswith("mtp.") or is_mtp_tensor(name, HUGGING_FACE_NAMES, config):
+        return True
+    return name.endswith(".bias") and _is_zero(found.tensors[name])
+
+
+def _is_zero(stored: FileTensor) -> bool:
+    """AutoGPTQ gives biases to all matrices, of nothing but zeros where the model has none."""
+    stored.check()
+    return len(stored.shape) == 1 and not stored.packed().dequantize().any()
 
 
 def _read_tensors(directory: Path) -> dict[str, SafetensorsTensor]:

@@ -7,7 +7,7 @@ name that it has in a directory that is not quantised. Whoever reads tensors by 
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tailrace.errors import UnsupportedModel
+from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.weights.fields import Fields
 from tailrace.weights.quantized.awq import read_awq
 from tailrace.weights.quantized.compressed import read_compressed
@@ -19,6 +19,7 @@ from tailrace.weights.stored import FileTensor
 __all__ = ["SETTINGS", "Plain", "Scheme", "UnknownScheme", "read_scheme"]
 
 SETTINGS = "quantization_config"
+_CODES = ".qweight"
 
 
 class UnknownScheme(UnsupportedModel):
@@ -41,6 +42,13 @@ class Plain:
     """Nothing is quantised."""
 
     def compose(self, tensors: Mapping[str, SafetensorsTensor]) -> dict[str, FileTensor]:
+        """Raises CheckpointError when something is after all, and nobody says how."""
+        for name, tensor in tensors.items():
+            if name.endswith(_CODES):
+                raise CheckpointError(
+                    f"{tensor.where} is quantised, and config.json has no {SETTINGS} that says how; "
+                    "fetch the model's settings again"
+                )
         return dict(tensors)
 
 

@@ -12,54 +12,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.errors import UnsupportedModel
+from tailrace.errors import CheckpointError
 from tailrace.weights.fields import Fields
 from tailrace.weights.quantized.bit_stream import stream_bytes, unpack
+from tailrace.weights.quantized.gptq_settings import GptqSettings, ModuleSettings
 from tailrace.weights.quantized.grouped import GroupedMatrix
-from tailrace.weights.quantized.grouping import Grouping, read_group_size
+from tailrace.weights.quantized.grouping import Grouping
 from tailrace.weights.quantized.parts import Parts, compose_modules
 from tailrace.weights.safetensors import SafetensorsTensor
 from tailrace.weights.stored import FileTensor
 
 __all__ = ["GptqScheme", "read_gptq"]
 
-_BITS = (2, 3, 4, 8)
 _WORD_BYTES = 4
 _INDEX_DTYPES = ("I32", "I64")
-_FORMATS = ("gptq", "gptq_v2")
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """How modules were quantised."""
-
-    bits: int
-    group_size: int
-    is_symmetric: bool
-    is_reordered: bool
-
-    @classmethod
-    def read(cls, fields: Fields) -> "_Settings":
-        bits = fields.integer("bits")
-        if bits not in _BITS:
-            raise UnsupportedModel(
-                f"{fields.source}: GPTQ of {bits} bits is not supported; supported: {', '.join(map(str, _BITS))}"
-            )
-        return cls(bits, read_group_size(fields), fields.flag("sym", True), fields.flag("desc_act", False))
 
 
 @dataclass(frozen=True, slots=True)
 class GptqScheme:
-    """`is_second`: the second format stores zero points as they are, the first one less."""
+    """Matrices of several tensors, as the settings say of each."""
 
-    settings: _Settings
-    is_second: bool
+    settings: GptqSettings
 
     def compose(self, tensors: Mapping[str, SafetensorsTensor]) -> dict[str, FileTensor]:
         return compose_modules(tensors, self._matrix)
 
     def _matrix(self, module: str, parts: Parts) -> GroupedMatrix:
-        how = self.settings
+        how = self.settings.of_module(module)
+        if how is None:
+            raise CheckpointError(f"{parts.codes.where} is quantised, though {self.settings.source} skips its module")
         if parts.zeros is None:
             raise parts.missing("qzeros")
         num_outputs = parts.scales.shape[1]
@@ -67,26 +48,18 @@ class GptqScheme:
         parts.codes.check_part(("I32",), (_num_words(grouping.num_inputs, how.bits), num_outputs))
         parts.zeros.check_part(("I32",), (grouping.num_groups, _num_words(num_outputs, how.bits)))
         parts.check_scales(grouping.num_groups, num_outputs)
-        source = GptqCodes(parts, parts.zeros, how.bits, grouping.num_inputs, how.is_symmetric, self.is_second)
+        is_second = self.settings.is_second
+        source = GptqCodes(parts, parts.zeros, how.bits, grouping.num_inputs, how.is_symmetric, is_second)
         shape = (num_outputs, grouping.num_inputs)
         return GroupedMatrix(shape, "GPTQ", parts, source, grouping, how.is_symmetric)
 
 
 def read_gptq(settings: Fields) -> GptqScheme:
     """Raises UnsupportedModel for another format or width."""
-    name = settings.text("checkpoint_format", settings.text("format", _FORMATS[0])).lower()
-    if settings.flag("is_marlin_format", False):
-        name = "marlin"
-    if name not in _FORMATS:
-        raise UnsupportedModel(
-            f"{settings.source}: GPTQ in format {name[:60]!r} is not supported; supported: {', '.join(_FORMATS)}"
-        )
-    if (packed_in := settings.text("pack_dtype", "int32")) != "int32":
-        raise UnsupportedModel(f"{settings.source}: pack_dtype {packed_in[:60]!r} is not supported; supported: int32")
-    return GptqScheme(_Settings.read(settings), name == _FORMATS[1])
+    return GptqScheme(GptqSettings.read(settings))
 
 
-def _grouping(parts: Parts, how: _Settings) -> Grouping:
+def _grouping(parts: Parts, how: ModuleSettings) -> Grouping:
     """Without the groups of inputs their number is that of the codes, which may be more than the matrix has."""
     if parts.groups is None:
         if how.is_reordered:

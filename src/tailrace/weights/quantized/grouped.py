@@ -1,7 +1,6 @@
 """A matrix quantised in groups of inputs, as AWQ and GPTQ store it: w = (code - zero point) * scale."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -37,7 +36,7 @@ class TurnedCodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupedMatrix:
-    """All that is read of it is read by outputs, though the file holds it by inputs."""
+    """All that is read of it is read by outputs, though the file holds it by inputs. Its own begin at `first`."""
 
     shape: Shape
     method: str
@@ -45,6 +44,7 @@ class GroupedMatrix:
     source: TurnedCodes
     grouping: Grouping
     is_symmetric: bool = False  # all its zero points are in the middle
+    first: int = 0
 
     @property
     def stored_format(self) -> str:
@@ -65,14 +65,20 @@ class GroupedMatrix:
 
     @property
     def has_half_scales(self) -> bool:
-        """Offsets are scales times zero points: only a power of two leaves them as few bits as they have."""
-        return self.is_symmetric and self.parts.scales.stored_format == "F16"
+        """Offsets are products of scale and zero point, which float16 holds where that is a power of two."""
+        if self.parts.scales.stored_format != "F16" or self.format != "q4":
+            return self.parts.scales.stored_format == "F16"
+        return _are_powers(self.source.zeros(0, 1)) and _are_powers(self._zeros(0, self.shape[0]))
 
     def check(self) -> None:
         """Its parts were checked when it was put together."""
 
     def as_matrix(self) -> Self:
         return self
+
+    def cut(self, begin: int, end: int) -> Self:
+        """Rows [begin, end)."""
+        return replace(self, shape=(end - begin, self.shape[1]), first=self.first + begin)
 
     def packed(self) -> PackedTensor:
         num_outputs, num_inputs = self.shape
@@ -87,7 +93,8 @@ class GroupedMatrix:
         codes = np.empty((num_outputs, num_inputs // GROUP, width), dtype)
         for begin, end in blocks:
             codes[begin:end] = self._packed_codes(begin, end)
-        return self._with_scales(codes, 0, num_outputs)
+        packed = self._with_scales(codes, 0, num_outputs)
+        return _halved(packed) if self.has_half_scales else packed
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         if self.format is None:
@@ -95,17 +102,19 @@ class GroupedMatrix:
         return self._with_scales(self._packed_codes(begin, end), begin, end).dequantize()
 
     def release(self) -> None:
-        self.parts.release()
+        """Once the last rows are done: all lie in the same pages."""
+        if self.first + self.shape[0] == self.parts.scales.shape[1]:
+            self.parts.release()
 
     def _floats(self, begin: int, end: int) -> NDArray[np.float32]:
         groups = self.grouping.of_inputs()
-        values = self.source.codes(begin, end).astype(np.float32)
-        values -= self.source.zeros(begin, end)[:, groups]
+        values = self._codes(begin, end).astype(np.float32)
+        values -= self._zeros(begin, end)[:, groups]
         values *= self._scales(begin, end)[:, groups]
         return values
 
     def _packed_codes(self, begin: int, end: int) -> NDArray[np.integer[Any]]:
-        groups = self.source.codes(begin, end).reshape(end - begin, -1, GROUP)
+        groups = self._codes(begin, end).reshape(end - begin, -1, GROUP)
         if self.format == "q8":
             return (groups ^ np.uint8(_MIDDLE)).view(np.int8)
         return groups[..., : GROUP // 2] | groups[..., GROUP // 2 :] << _HALF_BYTE
@@ -113,20 +122,29 @@ class GroupedMatrix:
     def _with_scales(self, codes: NDArray[np.integer[Any]], begin: int, end: int) -> PackedTensor:
         """The packed tensor of outputs [begin, end), of which these are the codes."""
         shape, runs = (end - begin, self.shape[1]), self.grouping.of_runs()
-        scales, zeros = self._scales(begin, end), self.source.zeros(begin, end)
+        scales, zeros = self._scales(begin, end), self._zeros(begin, end)
         if self.format == "q8":
             if (zeros != _MIDDLE).any():
                 raise CheckpointError(f"{self.where} has zero points other than {_MIDDLE}, though sym is true")
-            return PackedTensor(shape, "q8", codes, _narrowed(scales)[0][:, runs])
-        narrow_scales, offsets = _narrowed(scales, -zeros * scales)
-        return PackedTensor(shape, "q4", codes, narrow_scales[:, runs], offsets[:, runs])
+            return PackedTensor(shape, "q8", codes, scales[:, runs])
+        return PackedTensor(shape, "q4", codes, scales[:, runs], (-zeros * scales)[:, runs])
+
+    def _codes(self, begin: int, end: int) -> NDArray[np.uint8]:
+        return self.source.codes(self.first + begin, self.first + end)
+
+    def _zeros(self, begin: int, end: int) -> NDArray[np.int16]:
+        return self.source.zeros(self.first + begin, self.first + end)
 
     def _scales(self, begin: int, end: int) -> NDArray[np.float32]:
-        return self.parts.scale_values(begin, end, 1 << self.source.bits)
+        return self.parts.scale_values(self.first + begin, self.first + end, 1 << self.source.bits)
 
 
-def _narrowed(*parts: NDArray[np.float32]) -> Sequence[NDArray[np.floating[Any]]]:
-    """All in float16, if that keeps every value of every one."""
-    with np.errstate(over="ignore"):
-        halves = [part.astype(np.float16) for part in parts]
-    return halves if all(map(np.array_equal, halves, parts)) else parts
+def _are_powers(numbers: NDArray[np.int16]) -> bool:
+    return not (numbers & (numbers - 1)).any()
+
+
+def _halved(packed: PackedTensor) -> PackedTensor:
+    """With scales and offsets of 16 bits."""
+    assert packed.scales is not None
+    offsets = None if packed.offsets is None else packed.offsets.astype(np.float16)
+    return replace(packed, scales=packed.scales.astype(np.float16), offsets=offsets)

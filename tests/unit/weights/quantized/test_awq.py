@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from tailrace.errors import CheckpointError, UnsupportedModel
+from tailrace.ops.packed import has_half_scales
+from tailrace.weights.composed import cut
 from tailrace.weights.fields import Fields
 from tailrace.weights.quantized.awq import read_awq
 from tailrace.weights.stored import FileTensor
@@ -66,14 +68,32 @@ def test_scales_are_read_in_every_width(tmp_path: Path, format_: str) -> None:
 
 
 def test_scales_stay_narrow_where_that_loses_nothing(tmp_path: Path) -> None:
-    """Zero points of a power of two are exact in 16 bits."""
-    symmetric, other = grouped(16, 64, is_symmetric=True), grouped(16, 64)
-    narrow = composed(tmp_path, awq_tensors(symmetric)).packed()
-    wide = composed(tmp_path, awq_tensors(other)).packed()
-    for packed, width in ((narrow, "float16"), (wide, "float32")):
+    """Products with a power of two are exact in 16 bits."""
+    for is_symmetric, width in ((True, "float16"), (False, "float32")):
+        matrix = grouped(16, 64, is_symmetric=is_symmetric)
+        found = composed(tmp_path, awq_tensors(matrix))
+        packed = found.packed()
         assert packed.scales is not None
         assert packed.offsets is not None
         assert (packed.scales.dtype.name, packed.offsets.dtype.name) == (width, width)
+        assert found.has_half_scales == is_symmetric == has_half_scales(packed)
+
+
+def test_one_zero_point_that_is_no_power_of_two_is_enough(tmp_path: Path) -> None:
+    matrix = grouped(16, 64, is_symmetric=True)
+    matrix.zeros[1, 13] = 7
+    assert not composed(tmp_path, awq_tensors(matrix)).has_half_scales
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 5), (3, 21), (16, 24), (22, 24)])
+def test_some_rows_are_a_matrix_too(tmp_path: Path, begin: int, end: int) -> None:
+    matrix = grouped(24, 64)
+    part = cut(composed(tmp_path, awq_tensors(matrix)), begin, end)
+    assert (part.shape, part.format, part.has_half_scales) == ((end - begin, 64), "q4", False)
+    np.testing.assert_array_equal(assert_reads_alike(part), matrix.values[begin:end])
+    np.testing.assert_array_equal(cut(part, 1, 2).rows(0, 1), matrix.values[begin + 1 : begin + 2])
+    part.release()
+    np.testing.assert_array_equal(part.packed().dequantize(), matrix.values[begin:end])
 
 
 def test_without_zero_points_zero_is_in_the_middle(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from tailrace.errors import CheckpointError, UnsupportedModel
+from tailrace.ops.packed import has_half_scales
+from tailrace.weights.composed import cut
 from tailrace.weights.fields import Fields
 from tailrace.weights.quantized.gptq import read_gptq
 from tailrace.weights.stored import FileTensor
@@ -74,6 +76,15 @@ def test_values_are_those_of_the_formula(
     np.testing.assert_array_equal(assert_reads_alike(found), matrix.values)
 
 
+@pytest.mark.parametrize(("begin", "end"), [(0, 5), (3, 21), (16, 24), (22, 24)])
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_some_rows_are_a_matrix_too(tmp_path: Path, bits: int, begin: int, end: int) -> None:
+    matrix = grouped(24, 64, bits=bits)
+    part = cut(composed(tmp_path, gptq_tensors(matrix), bits=bits), begin, end)
+    assert part.shape == (end - begin, 64)
+    np.testing.assert_array_equal(assert_reads_alike(part), matrix.values[begin:end])
+
+
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
 @pytest.mark.parametrize("stored_less", [0, 1])
 def test_symmetric_zero_points_are_in_the_middle_however_they_are_stored(
@@ -83,6 +94,8 @@ def test_symmetric_zero_points_are_in_the_middle_however_they_are_stored(
     matrix = grouped(64, 96, bits=bits, is_symmetric=True)
     found = composed(tmp_path, gptq_tensors(matrix, stored_less=stored_less), bits=bits, sym=True)
     assert found.format == ("q4" if bits < 8 else "q8")
+    assert found.has_half_scales
+    assert has_half_scales(found.packed())
     np.testing.assert_array_equal(assert_reads_alike(found), matrix.values)
 
 
