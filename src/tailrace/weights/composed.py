@@ -1,7 +1,7 @@
 """Tensors made of others in a file: stacked, cut into bands, turned. Like those, read a few rows at a time."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -159,6 +159,13 @@ class Bands:
     def has_half_scales(self) -> bool:
         return self.whole.has_half_scales
 
+    def cut(self, begin: int, end: int) -> StoredTensor:
+        """Rows [begin, end): of whole bands, those of fewer bands."""
+        first, last = begin // self.height, end // self.height
+        if (first * self.height, last * self.height) != (begin, end):
+            return Cut(self, begin, end)
+        return replace(self, whole=cut(self.whole, first * self.stride, last * self.stride))
+
     def packed(self) -> PackedTensor:
         packed = self.whole.packed()
         return PackedTensor(
@@ -212,6 +219,14 @@ class Turned:
     @property
     def has_half_scales(self) -> bool:
         return True
+
+    def cut(self, begin: int, end: int) -> StoredTensor:
+        """Rows [begin, end): of whole blocks, those of fewer blocks."""
+        cols = self.whole.shape[1]
+        first, last = begin // cols, end // cols
+        if (first * cols, last * cols) != (begin, end):
+            return Cut(self, begin, end)
+        return replace(self, whole=cut(self.whole, first * self.height, last * self.height))
 
     def packed(self) -> PackedTensor:
         packed = self.whole.packed()

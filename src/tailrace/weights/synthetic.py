@@ -6,9 +6,10 @@ channels behind the norms of layers, which 8-bit activations pay for. They mean 
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -54,6 +55,8 @@ class SyntheticTensors(Mapping[str, PackedTensor]):
     config: ModelConfig
     wanted: SyntheticFormat
     seed: int
+    _drawn: dict[str, PackedTensor] = field(default_factory=dict, repr=False)
+    _drawing: Lock = field(default_factory=Lock, repr=False)
 
     def __getitem__(self, name: str) -> PackedTensor:
         shape = self.shapes[name]
@@ -73,12 +76,16 @@ class SyntheticTensors(Mapping[str, PackedTensor]):
         return WeightForm(self.shapes[name], self.format_of(name))
 
     def part(self, name: str, begin: int, end: int) -> PackedTensor:
-        """Rows of a tensor that is drawn as a whole."""
-        tensor = self[name]
+        """Rows of a tensor that is drawn as a whole, and kept until another is."""
+        with self._drawing:
+            if name not in self._drawn:
+                self._drawn.clear()
+                self._drawn[name] = self[name]
+            tensor = self._drawn[name]
         return tensor if len(tensor.shape) == 1 else tensor.cut(begin, end)
 
     def release(self, name: str, begin: int, end: int) -> None:
-        """Nothing is kept."""
+        """It is of no file."""
 
     def format_of(self, name: str) -> WeightFormat:
         """How it is packed, without drawing it."""

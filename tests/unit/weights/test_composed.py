@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tailrace.ops.packed import PackedTensor, WeightFormat, from_float32, quantize_int4, quantize_int8
-from tailrace.weights.composed import Bands, Stacked, Turned
+from tailrace.weights.composed import Bands, Cut, Stacked, Turned, cut
 from tailrace.weights.stored import Shape, StoredTensor
 from tests.support.tiny import bfloat16, float16
 
@@ -63,6 +63,10 @@ def assert_reads_alike(tensor: StoredTensor) -> NDArray[np.float32]:
     for begin in range(0, tensor.shape[0], 5):
         for end in range(begin + 1, tensor.shape[0] + 1, 3):
             np.testing.assert_array_equal(tensor.rows(begin, end), whole[begin:end])
+            part = cut(tensor, begin, end)
+            assert part.shape == (end - begin, *tensor.shape[1:])
+            np.testing.assert_array_equal(part.packed().dequantize(), whole[begin:end])
+            np.testing.assert_array_equal(part.rows(0, end - begin), whole[begin:end])
     return whole
 
 
@@ -113,3 +117,20 @@ def test_complaints_name_the_first_part() -> None:
     parts: list[Any] = [InMemory(from_float32(values(2, 2)), where=f"part {number}") for number in range(3)]
     assert Stacked(parts).where == "part 0, or one of the 2 beside it,"
     assert Turned(Bands(parts[1], 2, 0, 1), 1).where == "part 1"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "begin", "end"),
+    [
+        (Stacked([InMemory(from_float32(values(6, 8, seed))) for seed in range(4)]), 6, 12),
+        (Bands(InMemory(from_float32(values(36, 8))), stride=9, offset=2, height=5), 5, 15),
+        (Turned(InMemory(from_float32(values(18, 32))), height=6), 32, 64),
+    ],
+    ids=["stacked", "bands", "turned"],
+)
+def test_a_head_or_an_expert_is_cut_out_without_unpacking_the_others(
+    tensor: StoredTensor, begin: int, end: int
+) -> None:
+    part = cut(tensor, begin, end)
+    assert not isinstance(part, Cut)
+    np.testing.assert_array_equal(part.packed().dequantize(), tensor.packed().dequantize()[begin:end])
