@@ -30,6 +30,7 @@ from tailrace.service.api import (
 )
 from tailrace.types import FinishReason, SamplingParams
 from tailrace.weights.load import open_checkpoint
+from tailrace.weights.packed_cache import PackedCache
 from tailrace.weights.precision import Precision, Quantize
 
 __all__ = ["Completion", "Engine", "Options", "TextStream"]
@@ -111,7 +112,7 @@ class Engine:
         kv_cache_dtype = precision.settle_kv(config.kv_cache_dtype)
         config = replace(config, classes=config.classes.patient, kv_cache_dtype=kv_cache_dtype)
         checkpoint = open_checkpoint(model, quantize=precision)
-        loaded = load_model(checkpoint, config)
+        loaded = load_model(checkpoint, config, cache=PackedCache.of_user())
         self.is_closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tailrace-library", daemon=True)

@@ -114,15 +114,15 @@ class PlannedModel:
             model.program.place(is_shared=is_shared and model.is_large)
         return model
 
-    def pack(self, progress: Progress | None = None) -> "PackedModel":
-        """Lay out and fill. Takes seconds for large models; `progress` follows."""
-        model = self.lay_out()
+    def pack(self, progress: Progress | None = None, cache: PackedCache | None = None) -> "PackedModel":
+        """Lay out and fill. Takes seconds for large models that `cache` does not have; `progress` follows."""
+        model = self.lay_out(cache)
         model.fill(progress)
         return model
 
-    def load(self, progress: Progress | None = None) -> "LoadedModel":
+    def load(self, progress: Progress | None = None, cache: PackedCache | None = None) -> "LoadedModel":
         """Pack and start at once."""
-        return self.pack(progress).start()
+        return self.pack(progress, cache).start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +231,8 @@ def plan_model(checkpoint: Checkpoint, config: EngineConfig) -> PlannedModel:
     return PlannedModel(checkpoint, program, backend, limits)
 
 
-def load_model(checkpoint: Checkpoint, config: EngineConfig, progress: Progress | None = None) -> LoadedModel:
+def load_model(
+    checkpoint: Checkpoint, config: EngineConfig, progress: Progress | None = None, cache: PackedCache | None = None
+) -> LoadedModel:
     """Plan and load at once."""
-    return plan_model(checkpoint, config).load(progress)
+    return plan_model(checkpoint, config).load(progress, cache)

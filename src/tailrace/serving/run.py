@@ -22,7 +22,6 @@ from tailrace.serving.supervisor import Supervisor
 from tailrace.serving.warming import ListedPrompts
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
-from tailrace.weights.default_model import cache_dir
 from tailrace.weights.load import open_checkpoint
 from tailrace.weights.packed_cache import PackedCache
 
@@ -72,7 +71,7 @@ def _clients(config: ServeConfig) -> Mapping[str, Client]:
 
 def _cache(source: ModelSource) -> PackedCache | None:
     """Where packed weights are kept, if they are."""
-    return PackedCache(cache_dir() / "packed", source.cache_bytes) if source.cache_bytes else None
+    return PackedCache.of_user(source.cache_bytes) if source.cache_bytes else None
 
 
 def _load(packed: PackedModel, progress: Progress | None) -> None:
@@ -122,10 +121,11 @@ class _Server:
             supervisor.start_workers()
             packed = self._packed = self._plan.lay_out(_cache(self._config.source), is_shared=True)
             if packed.is_large and not packed.is_whole:
-                supervisor.run(partial(fork, "tailrace: loader", partial(_load, packed, progress)))
+                load = partial(_load, packed, progress)
+                supervisor.start_loader(partial(fork, "tailrace: loader", load), lambda: packed.is_whole)
             else:
                 packed.fill(progress)
-                supervisor.run()
+            supervisor.run()
 
     def _start_engine(self, generation: int) -> Child:
         assert self._packed is not None, "the engine comes after the weights"

@@ -64,7 +64,8 @@ class Supervisor:
         self._clock = clock
         self._signals = SignalQueue()
         self._engine: Child | None = None
-        self._loader: Child | None = None  # while there are weights to be read
+        self._loader: Child | None = None  # while there are weights to be read, or kept
+        self._is_whole: Callable[[], bool] = lambda: True  # whether all weights are there
         self._engine_due_s = 0.0  # when it is started again, while there is none
         self._drain_s = drain_s
         self._patience_s = patience_s
@@ -80,14 +81,14 @@ class Supervisor:
         for index in range(len(self._channels)):
             self._begin_worker(index)
 
-    def run(self, start_loader: Callable[[], Child] | None = None) -> None:
-        """Start the engine, and supervise until all is over. Raises what kept the server from starting.
+    def start_loader(self, start: Callable[[], Child], is_whole: Callable[[], bool]) -> None:
+        """Fork a process that reads the weights, which the engine waits for until they are all there."""
+        self._is_whole = is_whole
+        self._loader = start()
 
-        A loader reads weights which the engine waits for, and ends once they are all there.
-        """
+    def run(self) -> None:
+        """Start the engine, and supervise until all is over. Raises what kept the server from starting."""
         self._signals.take(_STOPPING)
-        if start_loader is not None:
-            self._loader = start_loader()
         self._begin_engine()
         while self._workers or self._worker_due_s:
             self._look()
@@ -112,8 +113,8 @@ class Supervisor:
             self._act_on(number)
         self._reap()
         now_s = self._clock()
-        if now_s - self._looked_s > _SLEPT_S:
-            self._awake_s = now_s
+        if now_s - self._looked_s > _SLEPT_S or not self._is_whole():
+            self._awake_s = now_s  # until now an engine that does nothing is none that hangs
         self._looked_s = now_s
         self._check_engine(now_s)
         self._check_workers(now_s)
@@ -171,8 +172,9 @@ class Supervisor:
 
     def _loader_ended(self, loader: Child, status: int) -> None:
         words = loader.last_words()
-        if status == 0:
-            self._awake_s = self._clock()  # what the engine waited for until now was not its fault
+        if self._is_whole():
+            if status != 0:
+                logger.warning("packed weights were not kept: the loader ended (%s)", _how(status))
             return
         self._fail(words or EngineError(f"the model could not be loaded ({_how(status)})"))
         if self._engine is not None:  # it waits for what never comes
@@ -208,7 +210,7 @@ class Supervisor:
         if self._engine is None:
             if now_s >= self._engine_due_s:
                 self._begin_engine()
-        elif self._loader is None and (overdue_s := self._board.overdue_s(now_s, self._awake_s)) > 0.0:
+        elif (overdue_s := self._board.overdue_s(now_s, self._awake_s)) > 0.0:
             self._end_hanging(self._engine, "the engine", overdue_s)
 
     def _check_workers(self, now_s: float) -> None:

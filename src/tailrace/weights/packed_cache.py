@@ -14,10 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
+
+from tailrace.weights.default_model import cache_dir
 
 __all__ = ["PackedCache"]
 
@@ -37,6 +40,11 @@ class PackedCache:
 
     directory: Path
     max_bytes: int
+
+    @classmethod
+    def of_user(cls, max_bytes: int = 64 << 30) -> Self:
+        """In the user's cache directory."""
+        return cls(cache_dir() / "packed", max_bytes)
 
     def find(self, key: str, num_bytes: int) -> int | None:
         """A file descriptor, open for reading, of so many packed bytes; None when they are not there, or damaged."""
