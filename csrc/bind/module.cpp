@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "bind/builder.h"
+#include "bind/convert.h"
 #include "bind/experts.h"
 #include "bind/index.h"
 #include "bind/latent.h"
@@ -357,6 +358,7 @@ NB_MODULE(_native, module) {
         .def_prop_ro("shared_reads", &Program::shared_reads);
 
     bind_builder(module);
+    bind_convert(module);
     bind_index(module);
     bind_experts(module);
     bind_latent(module);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "conversions.h"
 #include "simd/dispatch.h"
 #include "simd/half.h"
 
@@ -1077,7 +1078,7 @@ int main() {
         candidates.push_back({"amx's stand-in", amx});
     }
 #endif
-    int failures = 0;
+    int failures = compare_conversions();
     for (const Candidate& candidate : candidates) {
         failures += compare(candidate, {"portable", kernels_for(Isa::kPortable)}, kChecks);
         failures += compare(candidate, candidates.front(), kFusedChecks);

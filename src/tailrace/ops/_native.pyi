@@ -259,3 +259,22 @@ class LatentBuilder:
         out: int,
         quantized: _Codes | None,
     ) -> None: ...
+
+class StoredRows:
+    def __init__(
+        self,
+        form: str,
+        data: NDArray[np.uint8],
+        scales: NDArray[np.float32] | None,
+        block_rows: int,
+        block_cols: int,
+        first_row: int,
+    ) -> None: ...
+
+class Converter:
+    def __init__(self, isa: str) -> None: ...
+    def to_q8(self, rows: StoredRows, codes: NDArray[np.int8], scales: NDArray[np.uint16]) -> tuple[float, float]: ...
+    def to_q4(
+        self, rows: StoredRows, codes: NDArray[np.uint8], scales: NDArray[np.uint16], offsets: NDArray[np.uint16]
+    ) -> tuple[float, float]: ...
+    def to_f32(self, rows: StoredRows, values: NDArray[np.float32]) -> None: ...

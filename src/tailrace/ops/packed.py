@@ -119,7 +119,7 @@ def quantize_int4(values: NDArray[np.float32]) -> PackedTensor:
     groups = _grouped(values)
     low, high = groups.min(axis=-1), groups.max(axis=-1)
     scales = ((high - low) / 15.0).astype(np.float16).astype(np.float32)
-    offsets = low.astype(np.float16).astype(np.float32)
+    offsets = low.astype(np.float16).astype(np.float32) + np.float32(0)  # which of two zeros is less, nobody says
     steps = (groups - offsets[..., None]) / np.where(scales == 0, 1, scales)[..., None]
     codes = np.rint(steps).clip(0, 15).astype(np.uint8)
     packed = codes[..., :16] | (codes[..., 16:] << 4)

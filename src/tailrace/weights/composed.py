@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
-from tailrace.weights.stored import Shape, StoredTensor
+from tailrace.ops.raw import RawParts, cut_parts
+from tailrace.weights.stored import Shape, StoredTensor, raw_parts
 
 __all__ = ["Bands", "Cut", "Stacked", "Turned", "cut"]
 
@@ -60,6 +61,10 @@ class Cut:
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         return self.whole.rows(self.begin + begin, self.begin + end)
+
+    def raw(self) -> RawParts | None:
+        parts = raw_parts(self.whole)
+        return parts and cut_parts(parts, self.begin, self.end)
 
     def release(self) -> None:
         """Once the last rows are done."""
@@ -124,6 +129,12 @@ class Stacked:
         height = self.parts[0].shape[0]
         return np.concatenate([self.parts[part].rows(first, last) for part, first, last in _cuts(begin, end, height)])
 
+    def raw(self) -> RawParts | None:
+        found = [raw_parts(part) for part in self.parts]
+        if any(parts is None for parts in found):
+            return None
+        return [matrix for parts in found for matrix in parts or ()]
+
     def release(self) -> None:
         for part in self.parts:
             part.release()
@@ -182,6 +193,14 @@ class Bands:
             for band, first, last in _cuts(begin, end, self.height)
         ]
         return np.concatenate(pieces)
+
+    def raw(self) -> RawParts | None:
+        match raw_parts(self.whole):
+            case [whole]:
+                begins = range(self.offset, whole.num_rows, self.stride)
+                return [whole.rows(begin, begin + self.height) for begin in begins]
+            case _:
+                return None
 
     def release(self) -> None:
         self.whole.release()

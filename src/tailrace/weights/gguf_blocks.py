@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.errors import UnsupportedModel
+from tailrace.ops.narrow import widen
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat
+from tailrace.ops.raw import BLOCK_FORMS, BlockForm, FloatForm, RawMatrix, RawParts
 from tailrace.weights import grid_blocks, small_blocks, super_blocks
 from tailrace.weights.block_codes import Blocks, Codes
 from tailrace.weights.gguf import TensorInfo
 
 __all__ = ["GgufTensor"]
 
-_FLOATS: dict[str, tuple[WeightFormat, str]] = {"F32": ("f32", "<f4"), "F16": ("f16", "<f2"), "BF16": ("bf16", "<u2")}
+_FLOATS: dict[str, tuple[FloatForm, str]] = {"F32": ("f32", "<f4"), "F16": ("f16", "<f2"), "BF16": ("bf16", "<u2")}
 _NEVER_WEIGHTS = frozenset({"I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K", "Q1_0"})
 
 _Read = Callable[[Blocks], Codes]
@@ -107,7 +109,7 @@ class GgufTensor:
             name, dtype = _FLOATS[self.stored_format]
             return PackedTensor(self.shape, name, self._bytes().view(dtype).reshape(self.shape))
         if self.format is None:
-            values = grid_blocks.expanded(self._blocks(), self.stored_format)
+            values = _expanded(self._blocks(), self.shape[-1], self.stored_format)
             return PackedTensor(self.shape, "f32", values.reshape(self.shape))
         if self.stored_format in _VIEWED:
             return _packed(self._read(self._blocks()), self.shape[1])
@@ -119,8 +121,14 @@ class GgufTensor:
             return self.packed().rows(np.arange(begin, end))
         blocks = self._blocks()[begin:end]
         if self.format is None:
-            return grid_blocks.expanded(blocks, self.stored_format)
+            return _expanded(blocks, self.shape[1], self.stored_format)
         return _packed(self._read(blocks), self.shape[1]).dequantize()
+
+    def raw(self) -> RawParts | None:
+        if self.stored_format in _FLOATS:
+            return [RawMatrix.of_floats(_FLOATS[self.stored_format][0], self.packed().values)]
+        form = BLOCK_FORMS.get(self.stored_format)
+        return form and [_raw(self._blocks(), self.shape[-1], form)]
 
     def release(self) -> None:
         self.info.file.release(self.info.span)
@@ -137,6 +145,16 @@ class GgufTensor:
     @property
     def _read(self) -> _Read:
         return _EXACT[self.stored_format][1]
+
+
+def _raw(blocks: Blocks, num_cols: int, form: BlockForm) -> RawMatrix:
+    return RawMatrix(form, num_cols, blocks.reshape(len(blocks), -1))
+
+
+def _expanded(blocks: Blocks, num_cols: int, name: str) -> NDArray[np.float32]:
+    form = BLOCK_FORMS.get(name)
+    values = form and widen(_raw(blocks, num_cols, form))
+    return grid_blocks.expanded(blocks, name) if values is None else values
 
 
 def _packed(codes: Codes, num_cols: int) -> PackedTensor:

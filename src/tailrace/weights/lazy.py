@@ -16,7 +16,7 @@ from tailrace.weights.layer_settings import LayerSettings
 from tailrace.weights.mtp import mtp_shapes
 from tailrace.weights.precision import Precision, precision_class
 from tailrace.weights.quantize import Mode, quantize_rows
-from tailrace.weights.stored import FileTensors, MissingTensor, Shape, StoredTensor
+from tailrace.weights.stored import FileTensors, MissingTensor, Shape, StoredTensor, raw_parts
 
 __all__ = ["FindTensor", "LazyTensors", "lazy_tensors"]
 
@@ -41,7 +41,7 @@ class LazyTensors(Mapping[str, PackedTensor]):
         if mode is None:
             with np.errstate(all="ignore"):
                 return _checked(stored, stored.packed())
-        packed, self.errors[name] = quantize_rows(stored.rows, stored.shape, mode, stored.where)
+        packed, self.errors[name] = quantize_rows(stored.rows, stored.shape, mode, stored.where, raw_parts(stored))
         stored.release()
         return packed
 
@@ -63,7 +63,8 @@ class LazyTensors(Mapping[str, PackedTensor]):
         whole = self.stored[name]
         stored, mode = cut(whole, begin, end), self._mode(name, whole)
         if mode is not None:
-            return quantize_rows(stored.rows, stored.shape, mode, stored.where)[0]
+            parts = raw_parts(stored)  # the caller has threads, one of which this is
+            return quantize_rows(stored.rows, stored.shape, mode, stored.where, parts, num_threads=1)[0]
         with np.errstate(all="ignore"):
             packed = _checked(stored, stored.packed())
         # Of tensors side by side, each may have a format of its own.

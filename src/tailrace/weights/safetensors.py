@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.ops.packed import PackedTensor, WeightFormat
+from tailrace.ops.raw import FloatForm, RawMatrix, RawParts
 from tailrace.weights.mapped import MappedFile, map_file
 
 __all__ = ["SafetensorsTensor", "read_safetensors"]
@@ -23,7 +24,7 @@ _LENGTH_BYTES = 8
 _MAX_DIMENSIONS = 8
 _MAX_SEPARATORS = 1 << 22  # commas and colons in a head: of 2^18 tensors, each with a dozen and some
 
-_READABLE: Mapping[str, tuple[WeightFormat, str]] = {
+_READABLE: Mapping[str, tuple[FloatForm, str]] = {
     "F32": ("f32", "<f4"),
     "F16": ("f16", "<f2"),
     "BF16": ("bf16", "<u2"),
@@ -115,6 +116,10 @@ class SafetensorsTensor:
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         """Float32 values of rows [begin, end) of a matrix."""
         return self.packed().rows(np.arange(begin, end))
+
+    def raw(self) -> RawParts | None:
+        form = _READABLE[self.stored_format][0]
+        return [RawMatrix.of_floats(form, self.packed().values)] if len(self.shape) == 2 else None
 
     def release(self) -> None:
         self.file.release((self.begin, self.end))

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError
 from tailrace.ops.packed import PackedTensor, WeightFormat
+from tailrace.ops.raw import RawParts
 
-__all__ = ["FileTensor", "FileTensors", "MissingTensor", "Shape", "StoredTensor"]
+__all__ = ["FileTensor", "FileTensors", "MissingTensor", "RawTensor", "Shape", "StoredTensor", "raw_parts"]
 
 Shape = tuple[int, ...]
 
@@ -60,6 +61,20 @@ class StoredTensor(Protocol):
     def release(self) -> None:
         """Give the memory of its pages back, once a copy is made; a later look reads the file."""
         ...
+
+
+@runtime_checkable
+class RawTensor(Protocol):
+    """What a stored tensor may be besides: readable by native code, where it lies."""
+
+    def raw(self) -> RawParts | None:
+        """The rows of a matrix as they lie in the file; None: in no form that native code reads."""
+        ...
+
+
+def raw_parts(stored: StoredTensor) -> RawParts | None:
+    """As `RawTensor.raw`, of any tensor."""
+    return stored.raw() if isinstance(stored, RawTensor) else None
 
 
 class FileTensor(StoredTensor, Protocol):

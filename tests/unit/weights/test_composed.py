@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tailrace.ops.narrow import widen
 from tailrace.ops.packed import PackedTensor, WeightFormat, from_float32, quantize_int4, quantize_int8
+from tailrace.ops.raw import FloatForm, RawMatrix, RawParts
 from tailrace.weights.composed import Bands, Cut, Stacked, Turned, cut
-from tailrace.weights.stored import Shape, StoredTensor
+from tailrace.weights.stored import Shape, StoredTensor, raw_parts
 from tests.support.tiny import bfloat16, float16
 
 
@@ -134,3 +136,47 @@ def test_a_head_or_an_expert_is_cut_out_without_unpacking_the_others(
     part = cut(tensor, begin, end)
     assert not isinstance(part, Cut)
     np.testing.assert_array_equal(part.packed().dequantize(), tensor.packed().dequantize()[begin:end])
+
+
+@dataclass(frozen=True)
+class InFile(InMemory):
+    """One that native code may read; `seam` tells where another part of it begins."""
+
+    form: FloatForm = "f32"
+    seam: int | None = None
+
+    def raw(self) -> RawParts | None:
+        whole = RawMatrix.of_floats(self.form, self.tensor.values)
+        return [whole] if self.seam is None else [whole.rows(0, self.seam), whole.rows(self.seam, whole.num_rows)]
+
+
+def read_raw(tensor: StoredTensor) -> NDArray[np.float32]:
+    parts = [widen(part) for part in raw_parts(tensor) or ()]
+    return np.concatenate([part for part in parts if part is not None])
+
+
+@pytest.mark.parametrize("form", ["f32", "f16", "bf16"])
+def test_native_code_reads_what_is_composed_of_whole_rows(form: FloatForm) -> None:
+    parts = [InFile(FLOATS[form](values(6, 64, seed)), form=form) for seed in range(4)]
+    stacked = Stacked([Bands(part, 3, 1, 2) for part in parts])
+    for tensor in (
+        cut(stacked, 1, 4),
+        cut(stacked, 4, 5),
+        Cut(stacked, 3, 9),
+        Cut(InFile(parts[3].tensor, form=form, seam=2), 1, 5),
+        parts[1],
+        Stacked(parts),
+        stacked,
+        Bands(parts[1], 3, 1, 2),
+        Bands(parts[2], 6, 4, 2),
+        Stacked(parts[:1]),
+    ):
+        np.testing.assert_array_equal(read_raw(tensor), tensor.rows(0, tensor.shape[0]))
+
+
+def test_native_code_reads_neither_what_is_turned_nor_what_has_no_file() -> None:
+    part, two = InFile(from_float32(values(6, 64))), InFile(from_float32(values(6, 64)), seam=2)
+    unknown = InMemory(from_float32(values(6, 64)))
+    np.testing.assert_array_equal(read_raw(two), two.tensor.values)
+    for tensor in (unknown, Turned(part, 6), Stacked([part, unknown]), Bands(unknown, 6, 0, 2), Bands(two, 6, 0, 2)):
+        assert raw_parts(tensor) is None

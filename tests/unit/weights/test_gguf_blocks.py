@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
+from tailrace.ops.narrow import widen
 from tailrace.ops.packed import PackedTensor, WeightFormat
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.gguf import read_gguf
 from tailrace.weights.gguf_blocks import GgufTensor
 from tailrace.weights.gguf_checkpoint import open_gguf
+from tailrace.weights.stored import raw_parts
 from tests.unit.weights.model_files import TINY, GgmlType, random_blocks, write_gguf
 
 NAME = "layers.1.gate"
@@ -43,6 +45,7 @@ REPACKED: dict[GgmlType, WeightFormat] = {
     GgmlType.IQ3_S: "q4",
 }
 REQUANTISED = [GgmlType[name] for name in ("Q5_1", "NVFP4", "Q2_K", "Q5_K", "Q6_K", "IQ1_M", "IQ2_XS", "IQ2_S")]
+NATIVE = {"F32", "F16", "BF16", "Q8_0", "Q5_0", "Q5_1", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"}
 WIDE = dataclasses.replace(TINY, hidden_size=256, head_dim=64)
 
 
@@ -214,3 +217,22 @@ def test_the_packages_decoder_agrees_with_the_stored_bytes() -> None:
     """The oracle itself: a block made by hand."""
     block = np.concatenate([golden("003c003e"), np.full(16, 0x21, np.uint8)])
     assert dequantize(block[None], GgmlType.Q4_1).tolist() == [[1.0 * 1 + 1.5] * 16 + [1.0 * 2 + 1.5] * 16]
+
+
+@pytest.mark.parametrize("kind", [*EXACT, *REPACKED, *REQUANTISED])
+def test_native_code_reads_the_same_values_where_it_knows_the_type(tmp_path: Path, kind: GgmlType) -> None:
+    _, values = written_raw(tmp_path / "m.gguf", kind)
+    parts = raw_parts(GgufTensor(read_gguf(tmp_path / "m.gguf").tensors["blk.1.ffn_gate.weight"]))
+    assert (parts is not None) == (kind.name in NATIVE)
+    for part in parts or ():
+        np.testing.assert_array_equal(widen(part), values)
+
+
+@pytest.mark.parametrize("kind", REQUANTISED)
+def test_the_same_values_are_read_without_native_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: GgmlType
+) -> None:
+    monkeypatch.setattr("tailrace.ops.narrow._conversion", lambda: None)
+    _, values = written_raw(tmp_path / "m.gguf", kind)
+    tensor = GgufTensor(read_gguf(tmp_path / "m.gguf").tensors["blk.1.ffn_gate.weight"])
+    np.testing.assert_array_equal(tensor.rows(3, 10), values[3:10])

@@ -106,7 +106,8 @@ def test_experts_and_heads_are_read_in_chunks_of_any_size(
     values = write_deepseek(tmp_path, DEEPSEEK["V3"])
     tensors = open_directory(tmp_path, "int4").tensors
     for name in ("layers.1.experts.up", "layers.0.v_b"):
-        monkeypatch.setattr("tailrace.weights.quantize._CHUNK_VALUES", chunk_rows * values[name].shape[1])
+        for chunk in ("_CHUNK_VALUES", "_RAW_CHUNK_VALUES"):
+            monkeypatch.setattr(f"tailrace.weights.quantize.{chunk}", chunk_rows * values[name].shape[1])
         np.testing.assert_array_equal(tensors[name].dequantize(), quantize_int4(values[name]).dequantize())
 
 
@@ -127,23 +128,9 @@ def test_quantised_values_are_those_of_the_whole_matrix_and_the_loss_is_measured
 
 def test_a_matrix_of_many_chunks_is_quantised_like_one_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = write_directory(tmp_path)["layers.0.down"]
-    monkeypatch.setattr("tailrace.weights.quantize._CHUNK_VALUES", 7 * values.shape[1])
+    monkeypatch.setattr("tailrace.weights.quantize._RAW_CHUNK_VALUES", 7 * values.shape[1])
     packed = open_directory(tmp_path, "int4").tensors["layers.0.down"]
     np.testing.assert_array_equal(packed.dequantize(), quantize_int4(values).dequantize())
-
-
-def test_the_loss_of_a_large_matrix_is_that_of_some_of_its_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = write_directory(tmp_path)["layers.0.up"]
-    monkeypatch.setattr("tailrace.weights.quantize._CHUNK_VALUES", 2 * values.shape[1])
-    monkeypatch.setattr("tailrace.weights.quantize._MEASURED_CHUNKS", 16)  # of 48: every third is looked at
-    checkpoint = open_directory(tmp_path, "int4")
-    converted = checkpoint.tensors["layers.0.up"].dequantize()
-    np.testing.assert_array_equal(converted, quantize_int4(values).dequantize())
-    measured = np.concatenate([np.arange(row, row + 2) for row in range(0, 96, 6)])
-    loss = np.linalg.norm((converted - values)[measured]) / np.linalg.norm(values[measured])
-    assert checkpoint.requantize_errors["layers.0.up"] == pytest.approx(loss, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from tailrace.errors import CheckpointError, ModelError, UnsupportedModel
+from tailrace.ops.narrow import widen
 from tailrace.weights.safetensors import read_safetensors
-from tests.unit.weights.model_files import to_bf16
+from tailrace.weights.stored import raw_parts
+from tests.unit.weights.model_files import Array, to_bf16
 
 
 @pytest.fixture
@@ -50,6 +52,19 @@ def test_bf16_is_the_upper_half_of_float32(path: Path) -> None:
     packed = read_safetensors(path)["w"].packed()
     assert packed.format == "bf16"
     np.testing.assert_allclose(packed.dequantize(), [[1.0, -2.5], [3.0, 0.1]], rtol=2**-7)
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+def test_native_code_reads_matrices_at_any_address(path: Path, dtype: str) -> None:
+    values = np.array([[1, -2] * 16, [0.5, 3] * 16], np.float32)
+    dtypes: dict[str, Array] = {"F32": values, "F16": values.astype(np.float16), "BF16": to_bf16(values)}
+    stored = dtypes[dtype]
+    head = json.dumps({"w": entry(dtype, [2, 32], 0, stored.nbytes), "v": entry(dtype, [0], 0, 0)}).encode()
+    write(path, head + b" " * (1 - len(head) % 2), stored.tobytes())
+    tensors = read_safetensors(path)
+    assert raw_parts(tensors["v"]) is None
+    (part,) = raw_parts(tensors["w"]) or ()
+    np.testing.assert_array_equal(widen(part), values)
 
 
 def test_data_at_odd_addresses_is_read(path: Path) -> None:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
-from tailrace.weights.quantized.codes import Codes
+from tailrace.ops.raw import RawMatrix, RawParts, ScaleGrid
+from tailrace.weights.quantized.codes import Codes, Float8s
 from tailrace.weights.quantized.scales import PackedZeros, Scales, Zeros
 from tailrace.weights.safetensors import SafetensorsTensor
 
@@ -81,6 +82,15 @@ class CodedTensor:
         values: NDArray[np.float32] = part._differences().astype(np.float32, copy=False)
         values *= part._spread(part._multipliers())
         return values
+
+    def raw(self) -> RawParts | None:
+        is_plain = isinstance(self.codes, Float8s) and self.zeros is None and self.order is None
+        if not is_plain or not self._fills_groups():
+            return None
+        (begin, end), grid = self._span, self.scales.grid
+        scales = self.scales.of_blocks(begin, end) * np.float32(self.unit)
+        scale_grid = ScaleGrid(scales, grid.height, grid.width, first_row=begin % grid.height)
+        return [RawMatrix("e4m3", self.shape[1], self.codes.stored.bits()[begin:end], scale_grid)]
 
     def release(self) -> None:
         """The last rows give back what is shared, too."""

@@ -88,7 +88,11 @@ class Scales:
         return self.divisor is None and self.stored.stored_format == "F16"
 
     def of_rows(self, begin: int, end: int) -> NDArray[np.float32]:
-        """Raises CheckpointError for what would make values that are not finite."""
+        """As `of_blocks`, [rows, block columns]."""
+        return self.grid.to_rows(self.of_blocks(begin, end), begin, end)
+
+    def of_blocks(self, begin: int, end: int) -> NDArray[np.float32]:
+        """Of the blocks with rows [begin, end). Raises CheckpointError for what would make values not finite."""
         grid = self.grid
         bits = self.stored.bits().reshape(grid.rows, grid.columns)[grid.band(begin, end)]
         band: NDArray[np.float32] = _DECODERS[self.stored.stored_format](bits)
@@ -100,7 +104,7 @@ class Scales:
                 f"{self.stored.where} holds scales that are not finite, or too large: the file is damaged; "
                 "fetch it again"
             )
-        return grid.to_rows(band, begin, end)
+        return band
 
     def release(self) -> None:
         self.stored.release()

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from tailrace.errors import CheckpointError, ModelError, UnsupportedModel
+from tailrace.ops.narrow import widen
+from tailrace.weights.composed import cut
 from tailrace.weights.fields import Fields
 from tailrace.weights.quantized.fp8 import read_fp8
-from tailrace.weights.stored import FileTensor
+from tailrace.weights.stored import FileTensor, raw_parts
 from tests.support.e4m3 import decode
 from tests.unit.weights.quantized.fp8_files import AS_PUBLISHED, Blocks
 from tests.unit.weights.quantized.golden import MODULE, expected, stored
@@ -57,6 +59,28 @@ def test_values_are_those_that_compressed_tensors_reads(case: str) -> None:
     dtype, values = expected(case)
     assert dtype == "F32"
     np.testing.assert_array_equal(found[f"{MODULE}.weight"].rows(0, len(values)), values)
+
+
+@pytest.mark.parametrize("shape", [(1, 32), (300, 416), (129, 96)])
+@pytest.mark.parametrize("block", [[128, 128], [1, 32], [7, 1 << 20], None])
+def test_native_code_reads_the_same_where_scales_are_for_whole_groups(
+    tmp_path: Path, shape: tuple[int, int], block: list[int] | None
+) -> None:
+    height, width = block or (shape[0], shape[1])
+    factors = scales(-(-shape[0] // height), -(-shape[1] // width))
+    settings = {} if block is None else {"weight_block_size": block}
+    tensor = composed(tmp_path, {W: e4m3(codes(*shape)), SCALE: raw(factors)}, settings)[W]
+    for begin, end in ((0, shape[0]), (shape[0] // 2, shape[0] // 2 + 1)):
+        (part,) = raw_parts(cut(tensor, begin, end)) or ()
+        np.testing.assert_array_equal(widen(part), tensor.rows(begin, end))
+
+
+@pytest.mark.parametrize(("columns", "width"), [(40, 128), (64, 16), (96, 80)])
+def test_native_code_reads_nothing_whose_scales_end_inside_a_group(tmp_path: Path, columns: int, width: int) -> None:
+    factors = scales(1, -(-columns // width))
+    settings = {"weight_block_size": [3, width]}
+    tensor = composed(tmp_path, {W: e4m3(codes(3, columns)), SCALE: raw(factors)}, settings)[W]
+    assert raw_parts(tensor) is None
 
 
 def test_blocks_are_as_large_as_the_config_says(tmp_path: Path) -> None:
