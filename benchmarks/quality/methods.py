@@ -4,9 +4,9 @@ Each model foretells 2,000 tokens that no method has seen, in float32 arithmetic
 is lost by rounding alone: the default model the opening of a novel, tiny-deepseek the end of one. Methods that look at
 a text look at the one that comes with Tailrace.
 
-The default model is published at 4 bits: its values lie on a grid that rounding to nearest finds again. Here its rows
-and columns are multiplied by numbers drawn at random wherever that leaves the model what it was (`quantizing/folding`),
-so that its weights are as if nobody had rounded them; its perplexity stays the same to the last digit that is shown.
+The default model is published at 4 bits: its values lie on a grid that rounding to nearest finds again. Here each is
+moved by up to half a step of its grid, drawn at random: where it may have been before it was rounded. That is a worse
+model, and one that nobody has rounded yet.
 """
 
 import argparse
@@ -21,17 +21,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.serving.machine import describe_machine
+from tailrace.ops.packed import GROUP, PackedTensor
 from tailrace.quantizing.awq import Awq
 from tailrace.quantizing.calibration import calibrated
-from tailrace.quantizing.folding import folds
 from tailrace.quantizing.gptq import Gptq
 from tailrace.quantizing.grid import INT4, INT4_WITH_ZERO
 from tailrace.quantizing.perplexity import foretell, perplexity
 from tailrace.quantizing.plan import Target, make_plan
 from tailrace.quantizing.rounding import rounded
-from tailrace.quantizing.scaling import Scaling
-from tailrace.quantizing.segments import segments
-from tailrace.quantizing.source import Source, open_source
+from tailrace.quantizing.source import Made, Source, open_source
 from tailrace.quantizing.text import TextReader
 from tailrace.weights.load import open_checkpoint
 from tailrace.weights.stored import FileTensor
@@ -40,7 +38,6 @@ from tests.support.oracle import Prose
 MODELS = {"default": "default_model", "tiny-deepseek": "tiny_deepseek"}
 METHODS = ("rtn", "awq", "gptq")
 GRIDS = {"GGUF": INT4, "compressed-tensors": INT4_WITH_ZERO}
-_SPREAD = 0.3  # of the logarithms of the numbers that the default model's rows and columns are multiplied by
 EXAMPLES = """examples:
   python -m benchmarks.quality.methods
   python -m benchmarks.quality.methods --models tiny-deepseek --methods rtn gptq --json
@@ -79,12 +76,16 @@ def open_model(name: str) -> Source:
 
 
 def moved_off_its_grid(source: Source) -> Source:
-    """The same model, whose matrices hold other values."""
-    rng, scaling = np.random.default_rng(0), Scaling()
-    for ops in segments(source.program.ops[:-1]):
-        for fold in folds(ops):
-            scaling.add(fold, np.exp(rng.normal(0, _SPREAD, fold.size)).astype(np.float32))
-    return replace(source, tensors={**source.tensors, **scaling.scaled(source, list(source.places))})
+    """A model of floats, each of whose 4-bit values lies somewhere in the step that would be rounded to it."""
+    rng, moved = np.random.default_rng(0), dict(source.tensors)
+    for name, tensor in source.tensors.items():
+        if tensor.format == "q4":
+            packed = tensor.packed()
+            assert packed.scales is not None
+            steps = np.repeat(packed.scales.astype(np.float32), GROUP, axis=1)
+            values = packed.dequantize() + steps * (rng.random(packed.shape, np.float32) - np.float32(0.5))
+            moved[name] = Made(tensor.shape, PackedTensor(packed.shape, "f16", values.astype(np.float16)), tensor.where)
+    return replace(source, tensors=moved)
 
 
 def quantized(source: Source, method: str, layout: str) -> dict[str, FileTensor]:
