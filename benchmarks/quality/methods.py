@@ -4,9 +4,9 @@ Each model foretells 2,000 tokens that no method has seen, in float32 arithmetic
 is lost by rounding alone: the default model the opening of a novel, tiny-deepseek the end of one. Methods that look at
 a text look at the one that comes with Tailrace.
 
-The default model is published at 4 bits: its values lie on a grid that rounding to nearest finds again. Here each is
-moved by up to half a step of its grid, drawn at random: where it may have been before it was rounded. That is a worse
-model, and one that nobody has rounded yet.
+The default model is published at 4 bits: its values lie on a grid that rounding to nearest finds again. Here each two
+numbers of the stream between layers are turned by an angle drawn at random, with all that reads and writes them: the
+same model, to the last digit that is shown, in values that nobody has rounded.
 """
 
 import argparse
@@ -17,11 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.serving.machine import describe_machine
-from tailrace.ops.packed import GROUP, PackedTensor
+from tailrace.ops.packed import PackedTensor
 from tailrace.quantizing.awq import Awq
 from tailrace.quantizing.calibration import calibrated
 from tailrace.quantizing.gptq import Gptq
@@ -31,6 +32,7 @@ from tailrace.quantizing.plan import Target, make_plan
 from tailrace.quantizing.rounding import rounded
 from tailrace.quantizing.source import Made, Source, open_source
 from tailrace.quantizing.text import TextReader
+from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.load import open_checkpoint
 from tailrace.weights.stored import FileTensor
 from tests.support.oracle import Prose
@@ -71,21 +73,63 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def open_model(name: str) -> Source:
-    source = open_source(open_checkpoint(name))
-    return moved_off_its_grid(source) if name == "default" else source
+    checkpoint = open_checkpoint(name)
+    return turned(checkpoint) if name == "default" else open_source(checkpoint)
 
 
-def moved_off_its_grid(source: Source) -> Source:
-    """A model of floats, each of whose 4-bit values lies somewhere in the step that would be rounded to it."""
-    rng, moved = np.random.default_rng(0), dict(source.tensors)
-    for name, tensor in source.tensors.items():
-        if tensor.format == "q4":
-            packed = tensor.packed()
-            assert packed.scales is not None
-            steps = np.repeat(packed.scales.astype(np.float32), GROUP, axis=1)
-            values = packed.dequantize() + steps * (rng.random(packed.shape, np.float32) - np.float32(0.5))
-            moved[name] = Made(tensor.shape, PackedTensor(packed.shape, "f16", values.astype(np.float16)), tensor.where)
-    return replace(source, tensors=moved)
+def turned(checkpoint: Checkpoint) -> Source:
+    """A Llama whose stream x [hidden] is x Q for a rotation Q of pairs, and whose head is a matrix of its own.
+
+    What writes to it becomes Q^T W. What reads it behind a norm of weight n becomes W diag(n) Q diag(1 / m) behind a
+    norm of weight m, for any m: a norm's mean square is that of the turned stream. Here m is as large as n, turned.
+    """
+    read = open_source(checkpoint).reader()
+    untied = open_source(replace(checkpoint, config=replace(checkpoint.config, tie_word_embeddings=False)))
+    turn, tied = Turn.drawn(checkpoint.config.hidden_size), checkpoint.config.tie_word_embeddings
+    tensors = dict(untied.tensors)
+    for file_name, place in untied.places.items():
+        name = "embed" if tied and place.weight == "head" else place.weight
+        values = read(name, 0, untied.program.weights[place.weight].shape[0])
+        norm = _NORMS.get(place.role)
+        if norm is not None:
+            weight = read(place.weight.removesuffix(place.role) + norm, 0, values.shape[1])
+            values = turn.columns(values * weight) / turn.norm(weight)
+        elif place.role in ("o", "down"):
+            values = turn.columns(values.T).T
+        else:
+            values = turn.columns(values) if values.ndim == 2 else turn.norm(values)
+        tensors[file_name] = Made(values.shape, PackedTensor(values.shape, "f16", values.astype(np.float16)), file_name)
+    return replace(untied, tensors=tensors)
+
+
+_NORMS = {**dict.fromkeys("qkv", "attention_norm"), "gate": "mlp_norm", "up": "mlp_norm", "head": "norm"}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Number i and number i + hidden / 2 turn by an angle of their own."""
+
+    cos: NDArray[np.float32]
+    sin: NDArray[np.float32]
+
+    @classmethod
+    def drawn(cls, hidden: int) -> "Turn":
+        angles = np.random.default_rng(0).uniform(0, 2 * np.pi, hidden // 2)
+        return cls(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
+
+    def columns(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """values Q."""
+        first, second = np.split(values, 2, axis=1)
+        return np.concatenate(
+            [first * self.cos - second * self.sin, first * self.sin + second * self.cos], axis=1, dtype=np.float32
+        )
+
+    def norm(self, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The weight of a norm as large as this one: root mean squares, as the turn mixes them."""
+        first, second = np.split(np.square(weight), 2)
+        cos, sin = np.square(self.cos), np.square(self.sin)
+        mixed: NDArray[np.float32] = np.sqrt(np.concatenate([first * cos + second * sin, first * sin + second * cos]))
+        return mixed
 
 
 def quantized(source: Source, method: str, layout: str) -> dict[str, FileTensor]:

@@ -51,17 +51,23 @@ class Grid:
     has_integer_zero: bool = False  # the offset is a whole number of scales
 
     def levels(self, groups: Array) -> Levels:
-        """Levels that span groups [..., 32]: symmetric, from smallest to largest, or from there to there and zero."""
+        """Levels for groups [..., 32]: symmetric, or from smallest to largest, or as `_with_integer_zero` has it."""
         if self.bits == 8:
             scales = _half(np.abs(groups).max(axis=-1) / 127.0)
             return Levels(scales, np.zeros_like(scales))
         low, high = groups.min(axis=-1), groups.max(axis=-1)
         if not self.has_integer_zero:
             return Levels(_half((high - low) / 15.0), _half(low))
-        low = np.minimum(low, np.float32(0))
-        scales = _half((np.maximum(high, np.float32(0)) - low) / 15.0)
-        zeros = np.rint(-low / np.where(scales == 0, 1, scales)).clip(0, 15)
-        return Levels(scales, -zeros * scales)
+        return _with_integer_zero(low, high)
+
+
+def _with_integer_zero(low: Array, high: Array) -> Levels:
+    """Of the codes that may stand for zero the one with the finest levels that are nowhere further than half a step."""
+    zeros = np.arange(16, dtype=np.float32)
+    steps = np.maximum(-low[..., None] / (zeros + np.float32(0.5)), high[..., None] / (np.float32(15.5) - zeros))
+    best = steps.argmin(axis=-1)
+    scales = _half(np.take_along_axis(steps, best[..., None], axis=-1)[..., 0])
+    return Levels(scales, -zeros[best] * scales)
 
 
 INT8 = Grid(8, -127, 127)

@@ -1,30 +1,33 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as GgmlType
 
-from benchmarks.quality.methods import measure_all, moved_off_its_grid, parse_arguments
+from benchmarks.quality.methods import measure_all, parse_arguments, turned
 from tailrace.ops.packed import quantize_int4
+from tailrace.quantizing.forward import Forward
 from tailrace.quantizing.source import open_source
 from tailrace.weights.load import open_checkpoint
-from tests.unit.weights.model_files import write_gguf
+from tests.unit.weights.model_files import TINY, write_gguf
 
 
-def test_values_are_moved_by_half_a_step_of_their_grid_at_most(tmp_path: Path) -> None:
-    write_gguf(tmp_path / "model.gguf", kinds={"layers.0.up": GgmlType.Q4_1})
-    source = open_source(open_checkpoint(str(tmp_path / "model.gguf")))
-    moved = moved_off_its_grid(source)
+def test_a_turned_model_is_the_same_model_in_other_numbers(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "model.gguf", replace(TINY, tie_word_embeddings=True), kinds={"layers.0.q": GgmlType.Q4_1})
+    checkpoint = open_checkpoint(str(tmp_path / "model.gguf"))
+    before, after = open_source(checkpoint), turned(checkpoint)
+    logits = []
+    for source in (before, after):
+        forward = Forward(np.random.default_rng(0).integers(0, 48, (1, 40)), source.reader())
+        forward.run(source.program.ops)
+        logits.append(forward.tensors[source.program.logits.index])
 
-    stored = source.tensors["blk.0.ffn_up.weight"].packed()
-    before, after = stored.dequantize(), moved.tensors["blk.0.ffn_up.weight"].packed().dequantize()
-    assert stored.scales is not None
-    steps = np.abs(after - before) / np.repeat(stored.scales.astype(np.float32), 32, axis=1)
-    assert 0.49 < steps.max() < 0.51
-    assert steps.mean() == pytest.approx(0.25, abs=0.01)
-    rounded_again = quantize_int4(after).dequantize()
-    assert np.abs(rounded_again - after).mean() > 0.1 * np.abs(after - before).mean()
-    assert moved.tensors["blk.0.ffn_down.weight"] is source.tensors["blk.0.ffn_down.weight"]
+    assert np.abs(logits[0] - logits[1]).max() < 1e-2 * np.abs(logits[0]).max()  # what is turned is kept as float16
+    values = after.reader()("layers.0.q", 0, 64)
+    assert np.abs(quantize_int4(values).dequantize() - values).mean() > 0.01 * np.abs(values).mean()
+    stored = before.reader()("layers.0.q", 0, 64)
+    assert np.abs(quantize_int4(stored).dequantize() - stored).mean() < 0.01 * np.abs(stored).mean()
 
 
 def test_a_line_says_what_a_method_costs() -> None:

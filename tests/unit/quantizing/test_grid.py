@@ -27,19 +27,25 @@ def test_it_is_what_the_loader_makes_bit_for_bit(grid: Grid, mode: str) -> None:
         assert ours is None or (ours.dtype == theirs.dtype and np.array_equal(ours, theirs))
 
 
-def test_with_an_integer_zero_each_value_is_the_nearest_of_sixteen_multiples_of_a_scale() -> None:
-    values = VALUES[:5] + np.float32(0.7)  # zero lies near the edge, or outside, of many groups
-    found = rounded(values, INT4_WITH_ZERO).dequantize().reshape(5, 3, 32)
+@pytest.mark.parametrize("shift", [0.0, 0.7, 4.0, -4.0])  # zero lies inside, near the edge, or outside of groups
+def test_with_an_integer_zero_levels_are_as_fine_as_half_a_step_of_error_allows(shift: float) -> None:
+    values = VALUES[:5] + np.float32(shift)
+    found = rounded(values, INT4_WITH_ZERO)
+    assert found.scales is not None
+    assert found.offsets is not None
 
     for row, group in np.ndindex(5, 3):
-        before, after = values.reshape(5, 3, 32)[row, group].astype(np.float64), found[row, group]
-        low, high = min(before.min(), 0.0), max(before.max(), 0.0)
-        scale = float(np.float16((high - low) / 15))
-        zero = round(-low / scale)
-        levels = (np.arange(16) - zero) * scale
-        nearest = np.abs(before[:, None] - levels).min(axis=1)
-        np.testing.assert_allclose(np.abs(before - after), nearest, atol=1e-6)
-        assert np.isin(np.rint(after / scale) + zero, np.arange(16)).all()
+        before = values.reshape(5, 3, 32)[row, group].astype(np.float64)
+        after = found.dequantize().reshape(5, 3, 32)[row, group]
+        scale, zero = float(found.scales[row, group]), -found.offsets[row, group] / float(found.scales[row, group])
+        assert zero == pytest.approx(np.rint(zero))
+        assert np.abs(before - after).max() <= 0.51 * scale  # scales are rounded to float16
+        np.testing.assert_allclose(
+            np.abs(before[:, None] - (np.arange(16) - zero) * scale).min(axis=1), np.abs(before - after), atol=1e-6
+        )
+        for finer in np.linspace(0.5, 0.998, 200) * scale:  # any finer levels are too far from some value
+            of_zeros = np.abs(before[:, None, None] - (np.arange(16) - np.arange(16)[:, None]) * finer).min(axis=2)
+            assert (of_zeros.max(axis=0) > 0.5 * finer).all()
 
 
 def test_with_an_integer_zero_what_is_zero_stays_zero() -> None:
