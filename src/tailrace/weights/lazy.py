@@ -74,6 +74,10 @@ class LazyTensors(Mapping[str, PackedTensor]):
         """Give the memory back that the file took for what `part` gave."""
         cut(self.stored[name], begin, end).release()
 
+    def __contains__(self, name: object) -> bool:
+        """Without reading it, as a mapping would that is not told how."""
+        return name in self.stored
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored)
 

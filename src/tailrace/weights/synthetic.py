@@ -91,6 +91,10 @@ class SyntheticTensors(Mapping[str, PackedTensor]):
         """How it is packed, without drawing it."""
         return synthetic_format(name, self.shapes[name], self.wanted)
 
+    def __contains__(self, name: object) -> bool:
+        """Without drawing it, as a mapping would that is not told how."""
+        return name in self.shapes
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)
 

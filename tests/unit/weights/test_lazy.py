@@ -243,6 +243,14 @@ def test_what_was_converted_leaves_memory(tmp_path: Path, mode: Quantize | None)
     assert resident_kib(tmp_path / "model.safetensors") < before - 16 * 512 * 64 * 2 // 1024 + pages_at_the_ends
 
 
+def test_to_be_asked_whether_a_tensor_is_there_reads_nothing(tmp_path: Path) -> None:
+    write_directory(tmp_path)
+    checkpoint = open_directory(tmp_path, "int8")
+    assert "layers.0.q" in checkpoint.tensors
+    assert "layers.9.q" not in checkpoint.tensors
+    assert checkpoint.requantize_errors == {}
+
+
 def test_a_converted_tensor_is_not_kept(tmp_path: Path) -> None:
     write_directory(tmp_path)
     tensors = open_directory(tmp_path, "int8").tensors

@@ -131,3 +131,10 @@ def test_a_checkpoint_has_a_name_of_its_own_for_each_seed_and_format() -> None:
         synthetic_checkpoint("toy-v2-lite", "int8").fingerprint,
     }
     assert len(prints) == 3
+
+
+def test_to_be_asked_whether_a_tensor_is_there_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SyntheticTensors, "__getitem__", None)
+    tensors = SyntheticTensors(TOY, "int4", 0)
+    assert "layers.0.o" in tensors
+    assert "layers.99.o" not in tensors
