@@ -17,6 +17,7 @@ from tailrace.frontends.grpc.serve import serve_grpc
 from tailrace.frontends.http import serve as http
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.listener import bind
 from tailrace.service.api import ChoiceDelta, Generation, GenerationStream, Usage
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason
@@ -87,7 +88,7 @@ async def _run(interval_s: float) -> None:
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
     app = create_app(service, metrics, HttpConfig())
     beating = asyncio.create_task(clock.run())
-    with http.bind("127.0.0.1", 0) as listener:
+    with bind("127.0.0.1", 0) as listener:
         say = partial(_say, listener.getsockname()[1])
         await asyncio.gather(
             http.serve(app, listener, stop=stop, grace_s=0),

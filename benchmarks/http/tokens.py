@@ -32,7 +32,8 @@ from tailrace.engine.stream import EventStream, StreamTable
 from tailrace.errors import UnavailableError
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
-from tailrace.frontends.http.serve import bind, serve
+from tailrace.frontends.http.listener import bind
+from tailrace.frontends.http.serve import serve
 from tailrace.service.api import ModelCard
 from tailrace.service.service import TextService
 from tailrace.telemetry.prometheus import Metrics

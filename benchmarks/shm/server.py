@@ -12,6 +12,7 @@ from benchmarks.grpc.server import Clock, TimedService, TimedStream
 from tailrace.frontends.http import serve as http
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.listener import bind
 from tailrace.frontends.shm.lobby import Lobby
 from tailrace.frontends.shm.server import serve_shm
 from tailrace.service.api import Generation, GenerationStream
@@ -32,7 +33,7 @@ async def _run(name: str, interval_s: float) -> None:
     metrics = Metrics(model_name="bench", version="0")
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
     beating = asyncio.create_task(clock.run())
-    with http.bind("127.0.0.1", 0) as listener, Lobby.claim(name) as lobby:
+    with bind("127.0.0.1", 0) as listener, Lobby.claim(name) as lobby:
         serving = asyncio.create_task(serve_shm(lobby, service, metrics.shm, stop=stop, grace_s=0))
         sys.stdout.write(f"{listener.getsockname()[1]}\n")
         sys.stdout.flush()

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.config import EngineConfig
@@ -29,9 +30,13 @@ from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.levels import ReadReports
 from tailrace.weights.checkpoint import Checkpoint
 
+if TYPE_CHECKING:
+    from tailrace.service.chat import ChatTemplate
+
 __all__ = [
     "LoadedModel",
     "PlannedModel",
+    "TextParts",
     "available_bytes",
     "build_engine",
     "build_service",
@@ -39,6 +44,7 @@ __all__ = [
     "make_intake",
     "open_store",
     "plan_model",
+    "read_texts",
     "start_engine",
 ]
 
@@ -137,6 +143,24 @@ def build_engine(
     return Engine(scheduler, runner, intake, publish=publish, reply=reply, emit=emit, watch=watch)
 
 
+@dataclass(frozen=True, slots=True)
+class TextParts:
+    """What turns a model's texts into tokens and back."""
+
+    tokenizer: Tokenizer
+    chat: "ChatTemplate | None"
+
+
+def read_texts(checkpoint: Checkpoint) -> TextParts:
+    """Takes a tenth of a second and more, in which a thread beside it may load the weights."""
+    from tailrace.service.chat import ChatTemplate  # noqa: PLC0415  (its jinja2 loads while the weights do)
+
+    template = checkpoint.chat_template
+    chat = None if template is None else ChatTemplate(template, checkpoint.special_tokens)
+    tokenizer = Tokenizer.from_source(checkpoint.tokenizer, add_bos=checkpoint.add_bos, bos_id=checkpoint.bos_id)
+    return TextParts(tokenizer, chat)
+
+
 def build_service(
     checkpoint: Checkpoint,
     engine: EngineClient,
@@ -145,11 +169,11 @@ def build_service(
     classes: Callable[[], ServiceClasses] = lambda: STANDARD,
     *,
     bounds: TextBounds | None = None,
+    texts: TextParts | None = None,
 ) -> TextService:
-    """The text side of a model over an engine; `watcher` is told of each prompt. Classes have the targets that hold."""
-    from tailrace.service.chat import ChatTemplate  # noqa: PLC0415  (its jinja2 loads while the weights do)
+    """The text side of a model over an engine; `watcher` is told of each prompt. Classes have the targets that hold.
 
-    template = checkpoint.chat_template
-    chat = None if template is None else ChatTemplate(template, checkpoint.special_tokens)
-    tokenizer = Tokenizer.from_source(checkpoint.tokenizer, add_bos=checkpoint.add_bos, bos_id=checkpoint.bos_id)
-    return TextService(engine, tokenizer, chat, card, bounds, classes=classes, watcher=watcher)
+    `texts` are those of the checkpoint, where somebody has read them already.
+    """
+    texts = texts or read_texts(checkpoint)
+    return TextService(engine, texts.tokenizer, texts.chat, card, bounds, classes=classes, watcher=watcher)

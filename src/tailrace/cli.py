@@ -12,7 +12,7 @@ from tailrace.errors import TailraceError
 
 __all__ = ["main"]
 
-_YOUNG = 20_000  # new objects between looks for garbage, of which imports and loading make next to none
+_YOUNG = 100_000  # new objects between looks for garbage: a start makes fewer, and hardly any of it is garbage
 
 FAILED, MISUSED, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 

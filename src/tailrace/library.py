@@ -5,12 +5,13 @@ import atexit
 import math
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from tailrace.app import LoadedModel, build_service, load_model, start_engine
+from tailrace.app import LoadedModel, build_service, load_model, read_texts, start_engine
 from tailrace.client.options import Completion, Options, PromptLike, is_prompt
 from tailrace.client.together import together
 from tailrace.config import EngineConfig
@@ -112,14 +113,19 @@ class Engine:
         kv_cache_dtype = precision.settle_kv(config.kv_cache_dtype)
         config = replace(config, classes=config.classes.patient, kv_cache_dtype=kv_cache_dtype)
         checkpoint = open_checkpoint(model, quantize=precision)
-        loaded = load_model(checkpoint, config, cache=PackedCache.of_user())
+        with ThreadPoolExecutor(1, "tailrace-texts") as beside:
+            texts = beside.submit(read_texts, checkpoint)
+            loaded = load_model(checkpoint, config, cache=PackedCache.of_user())
         self.is_closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tailrace-library", daemon=True)
         self._thread.start()
         self._executable = loaded.executable
         self._engine = self._run(_start(loaded, config, levels or LevelsConfig()))
-        self._service = build_service(checkpoint, self._engine, loaded.plan.card(), classes=lambda: config.classes)
+        card = loaded.plan.card()
+        self._service = build_service(
+            checkpoint, self._engine, card, classes=lambda: config.classes, texts=texts.result()
+        )
         # A batch of any size waits its turn, with as many at once as there is room for in any class.
         self._room = asyncio.Semaphore(max(config.max_queued // 2, 1))
         atexit.register(self.close)

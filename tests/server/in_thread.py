@@ -11,7 +11,8 @@ import uvloop
 
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig, Patience
-from tailrace.frontends.http.serve import bind, serve
+from tailrace.frontends.http.listener import bind
+from tailrace.frontends.http.serve import serve
 from tailrace.telemetry.prometheus import Metrics
 from tests.support.scripted_service import ScriptedService
 

@@ -17,7 +17,7 @@ import pytest
 
 from tailrace.errors import SetupError
 from tailrace.frontends.http.config import Patience
-from tailrace.frontends.http.serve import bind
+from tailrace.frontends.http.listener import bind
 from tailrace.service.api import TextLogprob, TextPrompt
 from tailrace.types import FinishReason
 from tests.server.in_thread import TIMEOUT_S, Server, serving

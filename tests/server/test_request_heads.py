@@ -9,8 +9,9 @@ import pytest
 from tailrace.frontends.http import exchange, request_head
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.listener import bind
 from tailrace.frontends.http.request_head import MAX_HEAD_BYTES, MAX_HEADERS, HeadWatch
-from tailrace.frontends.http.serve import bind, serve
+from tailrace.frontends.http.serve import serve
 from tailrace.telemetry.prometheus import Metrics
 from tests.support.scripted_service import MODEL, ScriptedService
 

@@ -4,17 +4,17 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tailrace.config import ModelSource, ServeConfig
 from tailrace.engine.collector import freeze_loaded
 from tailrace.frontends.grpc.address import reserved
-from tailrace.frontends.http import serve as http
+from tailrace.frontends.http.listener import bind
 from tailrace.frontends.key_file import read_clients
 from tailrace.frontends.shm.lobby import claimed
 from tailrace.frontends.standing import ANYBODY, Client
 from tailrace.loading import PackedModel, PlannedModel, plan_model
 from tailrace.ops.api import Progress
-from tailrace.serving.api import ApiProcess
 from tailrace.serving.children import Child, fork
 from tailrace.serving.engine import kv_events, run_engine
 from tailrace.serving.shared import Places, Shared
@@ -24,6 +24,9 @@ from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
 from tailrace.weights.load import open_checkpoint
 from tailrace.weights.packed_cache import PackedCache
+
+if TYPE_CHECKING:
+    from tailrace.serving.api import ApiProcess
 
 __all__ = ["serve"]
 
@@ -45,7 +48,7 @@ def serve(
     listed = ListedPrompts.read(config.warm)
     clients = _clients(config)
     with (
-        http.bind(config.host, config.port),
+        bind(config.host, config.port),
         reserved(config.host, config.grpc_port),
         claimed(config.shm),
         kv_events(config),
@@ -54,7 +57,7 @@ def serve(
     plan = plan_model(open_checkpoint(config.source.model, quantize=config.source.quantize), config.engine)
     on_planned(plan)
     with (
-        http.bind(config.host, config.port) as listener,
+        bind(config.host, config.port) as listener,
         reserved(config.host, config.grpc_port) as grpc_address,
         claimed(config.shm) as lobby,
     ):
@@ -81,6 +84,14 @@ def _load(packed: PackedModel, progress: Progress | None) -> None:
     packed.keep()
 
 
+def _load_front_ends() -> "type[ApiProcess]":
+    """Takes a tenth of a second. The first worker does it for itself, while the weights are read here; several, and
+    those that come later, share what was loaded before they were forked."""
+    from tailrace.serving.api import ApiProcess  # noqa: PLC0415  (see above)
+
+    return ApiProcess
+
+
 class _Server:
     """How the processes of one server are started."""
 
@@ -101,7 +112,7 @@ class _Server:
             max_running=plan.limits.max_sequences,
             max_model_tokens=plan.max_request_tokens,
         )
-        self._api = ApiProcess(config, plan, self._shared, places, clients)
+        self._clients = clients
         self._packed: PackedModel | None = None
 
     def run(self, on_ready: Callable[[Places, float], None], progress: Progress | None) -> None:
@@ -137,8 +148,14 @@ class _Server:
     def _start_worker(self, index: int, generation: int) -> Child:
         name = f"api {index}"
         listed = self._listed if generation == 1 else ListedPrompts((), ())
-        run = partial(self._api.run, index, generation, self._metrics(name), listed)
-        return fork(f"tailrace: {name}", run)
+        if self._config.num_workers > 1 or generation > 1:
+            _load_front_ends()
+        return fork(f"tailrace: {name}", partial(self._answer, index, generation, self._metrics(name), listed))
+
+    def _answer(self, index: int, generation: int, metrics: Metrics, listed: ListedPrompts) -> None:
+        """What an API process does."""
+        api = _load_front_ends()(self._config, self._plan, self._shared, self._places, self._clients)
+        api.run(index, generation, metrics, listed)
 
     def _metrics(self, process: str) -> Metrics:
         name = self._plan.card(self._config.name).name

@@ -6,7 +6,7 @@ import pytest
 from tailrace.errors import SetupError
 from tailrace.frontends.address import resolve
 from tailrace.frontends.grpc.address import reserved
-from tailrace.frontends.http.serve import bind
+from tailrace.frontends.http.listener import bind
 
 
 @pytest.mark.parametrize(

@@ -14,38 +14,18 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tailrace.frontends.address import resolve
 from tailrace.frontends.http.http2 import PREFACE
+from tailrace.frontends.http.listener import BACKLOG, MAX_UNSENT_BYTES
 from tailrace.frontends.http.request_head import REFUSAL, HeadWatch, is_too_large
 
-__all__ = ["bind", "serve"]
+__all__ = ["serve"]
 
-_BACKLOG = 2048
 _KEEP_ALIVE_S = 75
-_MAX_UNSENT_BYTES = 16 * 1024  # of a connection, here and in the system each; then writers wait
 _NO_LINGERING = struct.pack("ii", 1, 0)
 _TICK_S = 0.02
+_HTTP2_AFTER_S = 3.0
 _LAST_WORDS_S = 1.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Connections wait until `serve` runs.
-
-    Raises SetupError with what to do when the address cannot be had.
-    """
-    address = resolve(host, port, "--port")
-    listener = address.socket()
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it: the system, too, keeps little for a client that reads slowly, instead of megabytes.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
-        listener.bind(address.place)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise address.refusal(error) from None
-    return listener
 
 
 async def serve(
@@ -63,8 +43,6 @@ async def serve(
     application should refuse new work. Answers under way have `grace_s` to finish, and connections are accepted as
     long, so that a balancer that asks is told; then all is closed. A second SIGINT cuts that short.
     """
-    # Here and not above: a server's processes are forked first, and load this while the weights are read.
-    await asyncio.to_thread(import_module, "tailrace.frontends.http.http2.connection")
     config = uvicorn.Config(
         app,
         http=_Connection,
@@ -74,11 +52,19 @@ async def serve(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_S,
     )
     server = _Server(config, on_ready or _nothing, on_stop or _nothing, stop or asyncio.Event(), grace_s)
+    loading = asyncio.create_task(_load_http2())
     await server.serve(sockets=[listener])
+    loading.cancel()
+
+
+async def _load_http2() -> None:
+    """Takes a thirtieth of a second: not before the first answers, which it would hold up, nor when it is spoken."""
+    await asyncio.sleep(_HTTP2_AFTER_S)
+    await asyncio.to_thread(import_module, "tailrace.frontends.http.http2.connection")
 
 
 def _nothing() -> None:
@@ -111,13 +97,13 @@ class _Connection(HttpToolsProtocol):
             return
         self.connections.discard(self)
         self._head.end()
-        from tailrace.frontends.http.http2.connection import Http2Connection  # noqa: PLC0415  (loaded by `serve`)
+        from tailrace.frontends.http.http2.connection import Http2Connection  # noqa: PLC0415  (mostly loaded by now)
 
         Http2Connection(self.config.loaded_app, self.server_state, self.transport).data_received(data)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=_MAX_UNSENT_BYTES)
+        transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
         self._head = HeadWatch(self._cut)
         self._head.begin()
 
