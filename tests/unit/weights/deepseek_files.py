@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from gguf import GGMLQuantizationType as GgmlType
-from gguf.quants import dequantize, quantize
+from gguf.quants import dequantize
 from numpy.typing import NDArray
 
 from tailrace.models.config import LatentConfig, MixtureConfig, ModelConfig, RopeScaling, SparseConfig
@@ -16,6 +16,7 @@ from tailrace.ops.program import Routing
 from tailrace.weights.expected import expected_shapes
 from tailrace.weights.mtp import mtp_shapes
 from tailrace.weights.names import GGUF_NAMES, HUGGING_FACE_NAMES, file_name, tensor_class
+from tests.unit.weights.k_blocks import blocks_of
 from tests.unit.weights.model_files import TINY, gguf_metadata, write_gguf_part, write_stored
 
 __all__ = [
@@ -227,28 +228,46 @@ def write_deepseek_gguf(
     kinds: Mapping[str, GgmlType] | None = None,
     metadata: Mapping[str, Any] | None = None,
     raw: Mapping[str, Array] | None = None,
+    blocks: Mapping[str, NDArray[np.uint8]] | None = None,
     left_out: tuple[str, ...] = (),
+    num_parts: int = 1,
 ) -> dict[str, Array]:
     """Write a GGUF file and return the values that the gguf package reads back, by our names.
 
-    `is_old`: as converters wrote it before they split kv_b. `kinds` gives the type of tensors by what they are, others
-    are F32; `raw` replaces values; `metadata` overrides entries, None leaves one out.
+    `is_old`: as converters wrote it before they split kv_b. `kinds` gives the type of tensors by our name or by what
+    they are, others are F32; `raw` replaces values, `blocks` the bytes of a tensor; `metadata` overrides entries, None
+    leaves one out. Of several parts, `path` is the first.
     """
     values = deepseek_values(config) | dict(raw or {})
     entries = gguf_metadata(config) | deepseek_metadata(config, is_old=is_old) | dict(metadata or {})
     stored: dict[str, tuple[NDArray[Any], GgmlType]] = {}
     for ours, theirs, array in _gguf_tensors(config, values, is_old=is_old):
-        kind = (kinds or {}).get(tensor_class(ours), GgmlType.F32)
-        data = quantize(array, kind)
+        kind = (kinds or {}).get(ours) or (kinds or {}).get(tensor_class(ours), GgmlType.F32)
+        data = (blocks or {}).get(ours)
+        if data is None:
+            data = blocks_of(kind, array)
         if theirs not in left_out:
             stored[theirs] = data, kind
-        read_back = np.asarray(dequantize(data, kind), np.float32)
+        with np.errstate(all="ignore"):
+            read_back = np.asarray(dequantize(data, kind), np.float32)
         if theirs.endswith("attn_kv_b.weight"):
             values[ours], values[ours.removesuffix("k_b") + "v_b"] = split_kv_b(config, read_back)
         else:
             values[ours] = read_back.reshape(values[ours].shape)
-    write_gguf_part(path, entries, stored)
+    _write_parts(path, entries, stored, num_parts)
     return values
+
+
+def _write_parts(path: Path, entries: Mapping[str, Any], stored: Mapping[str, Any], num_parts: int) -> None:
+    if num_parts == 1:
+        write_gguf_part(path, entries, stored)
+        return
+    stem = path.name.removesuffix(f"-00001-of-{num_parts:05}.gguf")
+    for number in range(num_parts):
+        split = {"split.no": number, "split.count": num_parts}
+        share = {name: stored[name] for index, name in enumerate(stored) if index % num_parts == number}
+        part = path.with_name(f"{stem}-{number + 1:05}-of-{num_parts:05}.gguf")
+        write_gguf_part(part, (dict(entries) if number == 0 else {}) | split, share)
 
 
 def _gguf_tensors(
