@@ -158,6 +158,7 @@ class PackedModel:
         """Read the weights that are not there. Raises CheckpointError for damaged ones."""
         if not self.is_whole:
             self.program.fill(progress)
+            self.plan.checkpoint.check_unchanged()
         self.plan.checkpoint.release_pages()
 
     def keep(self) -> None:

@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.server.process import free_port
+from tests.server.process import free_port, serving
 from tests.server.test_process import run_serve
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek, write_deepseek_gguf
 from tests.unit.weights.model_files import GgmlType, random_blocks
@@ -100,3 +103,49 @@ def test_a_broken_model_is_one_line_and_is_not_served(tmp_path: Path, make: Call
     assert BROKEN[make] in ended.stderr
     assert ended.stderr.count("\n") == 1, ended.stderr
     assert "ready" not in ended.stdout
+
+
+# Serves a model, to which something happens when its sizes are known and no tensor has been read.
+MEANWHILE = """
+import os, sys
+from tailrace import cli
+from tailrace.serving import run
+planned = run.plan_model
+def plan_model(checkpoint, config):
+    plan = planned(checkpoint, config)
+    {what}
+    return plan
+run.plan_model = plan_model
+sys.exit(cli.main(sys.argv[1:]))
+"""
+CUT = "os.truncate(checkpoint.source, 4096)"
+OVERWRITE = "os.utime(checkpoint.source, ns=(0, 1))"
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"), [(CUT, "became shorter while it was read"), (OVERWRITE, "was written to while it was read")]
+)
+def test_a_file_that_changes_while_it_is_loaded_is_one_line_and_is_not_served(
+    tmp_path: Path, what: str, reason: str
+) -> None:
+    write_deepseek_gguf(tmp_path / FILE, V3, metadata=GGUF_VOCABULARY)
+    serve = ["serve", str(tmp_path / FILE), "--port", str(free_port()), "--kv-memory", "1MiB", "--kv-host", "0"]
+    command = [sys.executable, "-c", MEANWHILE.format(what=what), *serve]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.returncode == 1, ended.stderr
+    assert f"tailrace: {tmp_path / FILE}: " in ended.stderr
+    assert reason in ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+
+
+def test_a_file_that_is_cut_once_it_is_loaded_goes_on_being_served(tmp_path: Path) -> None:
+    write_deepseek_gguf(tmp_path / FILE, V3, metadata=GGUF_VOCABULARY)
+    with serving(str(tmp_path / FILE), "--kv-memory", "1MiB") as server:
+        os.truncate(tmp_path / FILE, 4096)
+        body = json.dumps({"prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": True}).encode()
+        request = urllib.request.Request(server.url + "/v1/completions", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            answer = json.load(reply)
+
+    assert answer["usage"]["completion_tokens"] == 4

@@ -53,6 +53,11 @@ class Checkpoint:
     stored_bytes: int = 0  # of all its weight files
     files: Sequence[MappedFile] = ()  # what `tensors` views
 
+    def check_unchanged(self) -> None:
+        """Raises CheckpointError when a file was written to since it was opened: parts of two models may be loaded."""
+        for file in self.files:
+            file.check_unchanged()
+
     def release_pages(self) -> None:
         """Give the memory of the files back once a back end has its own form of them; a later look reads anew."""
         for file in self.files:

@@ -8,6 +8,8 @@ import ctypes
 import mmap
 import os
 import signal
+import sys
+import time
 import weakref
 from ctypes import POINTER, Structure, byref, c_byte, c_int, c_void_p
 
@@ -15,7 +17,9 @@ import numpy as np
 
 __all__ = ["name_in_faults"]
 
-FAILED = 1
+_FAILED = 1
+_LONG_S = 60.0
+_IS_SUPPORTED = sys.platform == "linux" and sys.maxsize > 1 << 32
 _SA_SIGINFO = 4
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -38,6 +42,7 @@ class _Mappings:
     def __init__(self) -> None:
         self._places: dict[int, tuple[int, int, str]] = {}
         self._before = _Action()
+        self._is_said = False
         self._handler = ctypes.CFUNCTYPE(None, c_int, POINTER(_SignalInfo), c_void_p)(self._faulted)
 
     def add(self, mapping: mmap.mmap, name: str) -> None:
@@ -46,7 +51,7 @@ class _Mappings:
         begin = np.frombuffer(mapping, np.uint8).ctypes.data
         key = id(mapping)
         self._places[key] = begin, begin + len(mapping), name
-        weakref.finalize(mapping, self._places.pop, key, None)
+        weakref.finalize(mapping, self._places.pop, key, None).atexit = False
 
     def _take_signal(self) -> None:
         ours = _Action(handler=ctypes.cast(self._handler, c_void_p), flags=_SA_SIGINFO)
@@ -59,9 +64,12 @@ class _Mappings:
         address = info.contents.address or 0
         for begin, end, name in list(self._places.values()):
             if begin <= address < end:
+                if self._is_said:
+                    time.sleep(_LONG_S)  # another thread is about to end us all
+                self._is_said = True
                 words = "the file became shorter while it was read; fetch it again, and serve it when it is complete"
                 os.write(2, f"tailrace: {name}: {words}\n".encode())
-                os._exit(FAILED)
+                os._exit(_FAILED)
         _LIBC.sigaction(number, byref(self._before), None)  # not ours: the fault comes again, for whom it concerns
 
 
@@ -70,4 +78,5 @@ _MAPPINGS = _Mappings()
 
 def name_in_faults(mapping: mmap.mmap, name: str) -> None:
     """Should this mapping lose what it maps, say so with this name, and end the process, which nothing can prevent."""
-    _MAPPINGS.add(mapping, name)
+    if _IS_SUPPORTED:
+        _MAPPINGS.add(mapping, name)

@@ -2,14 +2,17 @@
 
 import contextlib
 import mmap
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError
+from tailrace.weights.cut_short import name_in_faults
 
 __all__ = ["MappedFile", "Span", "by_file", "map_file"]
 
@@ -19,11 +22,24 @@ _POPULATE_READ = 22  # Linux 5.14: map all pages at once instead of one fault ea
 
 
 @dataclass(frozen=True, slots=True)
+class _Version:
+    """Which file, and when it was last written to."""
+
+    file: tuple[int, int]
+    written: tuple[int, int]
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        return cls((status.st_dev, status.st_ino), (status.st_size, status.st_mtime_ns))
+
+
+@dataclass(frozen=True, slots=True)
 class MappedFile:
     """The bytes of a file, read-only. The mapping lives as long as any array that views it."""
 
     path: Path
     mapping: mmap.mmap
+    version: _Version
 
     @property
     def size(self) -> int:
@@ -32,6 +48,16 @@ class MappedFile:
     def array(self, dtype: np.dtype[np.generic] | type[np.generic], count: int, offset: int) -> NDArray[np.generic]:
         """`count` values from byte `offset` on; the caller has checked that they lie inside the file."""
         return np.frombuffer(self.mapping, dtype=dtype, count=count, offset=offset)
+
+    def check_unchanged(self) -> None:
+        """Raises CheckpointError when somebody wrote to the file since it was mapped.
+
+        Another file in its place does no harm: the mapping is that of the old one.
+        """
+        with contextlib.suppress(OSError):
+            now = _Version.of(self.path.stat())
+            if now.file == self.version.file and now.written != self.version.written:
+                raise CheckpointError(f"{self.path}: was written to while it was read: load it when it is complete")
 
     def populate(self) -> None:
         """Map every page now, where the system can: a speed-up for a reader of the whole file, never needed."""
@@ -61,7 +87,9 @@ def map_file(path: Path) -> MappedFile:
         if not path.is_file():
             raise CheckpointError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         with path.open("rb") as file:
-            return MappedFile(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            name_in_faults(mapping, str(path))
+            return MappedFile(path, mapping, _Version.of(os.fstat(file.fileno())))
     except ValueError:
         raise CheckpointError(f"{path}: the file is empty; fetch it again") from None
     except OSError as error:

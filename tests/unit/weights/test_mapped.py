@@ -1,9 +1,11 @@
 import mmap
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tailrace.errors import CheckpointError
 from tailrace.weights.mapped import map_file
 from tests.support.resident import resident_kib
 
@@ -40,3 +42,22 @@ def test_pages_that_others_share_stay(tmp_path: Path, span: tuple[int, int], rel
     file.release(span)
 
     assert resident_kib(path) == (NUM_BYTES - released * PAGE) // 1024
+
+
+def test_a_file_that_was_written_to_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(bytes(100))
+    mapped = map_file(path)
+    mapped.check_unchanged()
+    path.write_bytes(b"x" * 100)
+    os.utime(path, ns=(0, mapped.version.written[1] + 1))
+    with pytest.raises(CheckpointError, match="model: was written to while it was read"):
+        mapped.check_unchanged()
+
+
+def test_a_file_that_is_gone_was_not_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(bytes(100))
+    mapped = map_file(path)
+    path.unlink()
+    mapped.check_unchanged()
