@@ -251,7 +251,9 @@ class Turned:
         packed = self.whole.packed()
         values = packed.dequantize() if self.format is None else packed.values
         blocks = values.reshape(-1, self.height, self.whole.shape[1]).swapaxes(1, 2)
-        return PackedTensor(self.shape, self.format or "f32", blocks.reshape(self.shape))
+        # Of a single block this would be a view, with the values of a row far apart.
+        turned = np.ascontiguousarray(blocks.reshape(self.shape))
+        return PackedTensor(self.shape, self.format or "f32", turned)
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         pieces = [

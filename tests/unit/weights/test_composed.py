@@ -115,6 +115,13 @@ def test_turning_keeps_floats_as_they_are(name: str) -> None:
     np.testing.assert_array_equal(assert_reads_alike(turned), expected)
 
 
+def test_one_turned_block_has_the_values_of_a_row_side_by_side() -> None:
+    block = Turned(InMemory(from_float32(values(18, 32))), height=6).cut(32, 64)
+    assert block.shape == (32, 6)
+    assert block.packed().values.flags.c_contiguous
+    np.testing.assert_array_equal(block.packed().values, values(18, 32)[6:12].T)
+
+
 def test_complaints_name_the_first_part() -> None:
     parts: list[Any] = [InMemory(from_float32(values(2, 2)), where=f"part {number}") for number in range(3)]
     assert Stacked(parts).where == "part 0, or one of the 2 beside it,"
