@@ -196,18 +196,30 @@ def test_integers_are_no_weights(tmp_path: Path) -> None:
         open_gguf(path)
 
 
-# Where a block has its float16, for those that do not begin with it.
+# Where a block has its float16, for those that do not begin with it, and where the second of those that have two.
 SCALE_AT = {GgmlType.Q6_K: 208, GgmlType.Q2_K: 80, GgmlType.Q3_K: 108, GgmlType.TQ1_0: 52, GgmlType.TQ2_0: 64}
-HALF_SCALED = [kind for kind in (*EXACT, *REPACKED, *REQUANTISED) if kind not in (GgmlType.MXFP4, GgmlType.NVFP4)]
+OFFSET_AT = dict.fromkeys((GgmlType.Q4_1, GgmlType.Q5_1, GgmlType.Q4_K, GgmlType.Q5_K), 2) | {GgmlType.Q2_K: 82}
+IN_PIECES = (GgmlType.IQ1_M, GgmlType.NVFP4, GgmlType.MXFP4)  # whose scale is no float16 in one piece
+HALF_SCALED = [kind for kind in (*EXACT, *REPACKED, *REQUANTISED) if kind.name[0] in "QIT" and kind not in IN_PIECES]
+PLACES = [(kind, SCALE_AT.get(kind, 0)) for kind in HALF_SCALED] + list(OFFSET_AT.items())
 
 
 @pytest.mark.parametrize("scale", ["007e", "017d", "007c"], ids=["quiet", "signalling", "infinite"])
-@pytest.mark.parametrize("kind", [kind for kind in HALF_SCALED if kind.name[0] in "QIT" and kind != GgmlType.IQ1_M])
-def test_a_block_whose_scale_is_no_number_is_refused(tmp_path: Path, kind: GgmlType, scale: str) -> None:
-    path = tmp_path / "m.gguf"
+@pytest.mark.parametrize(("kind", "scale_at"), PLACES)
+def test_a_block_whose_scale_is_no_number_is_refused(tmp_path: Path, kind: GgmlType, scale_at: int, scale: str) -> None:
     blocks = random_blocks(kind, WIDE.intermediate_size, WIDE.hidden_size)
-    scale_at = SCALE_AT.get(kind, 0)
     blocks[50, scale_at : scale_at + 2] = golden(scale)
+    refused(tmp_path / "m.gguf", kind, blocks)
+
+
+def test_a_scale_in_four_pieces_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    """IQ1_M has the bits of its float16 four at a time, in the upper ends of the last four pairs of bytes."""
+    blocks = random_blocks(GgmlType.IQ1_M, WIDE.intermediate_size, WIDE.hidden_size)
+    blocks[50, 49::2] = blocks[50, 49::2] & 15 | np.array([0x0, 0x0, 0xE, 0x7], np.uint8) << 4
+    refused(tmp_path / "m.gguf", GgmlType.IQ1_M, blocks)
+
+
+def refused(path: Path, kind: GgmlType, blocks: NDArray[np.uint8]) -> None:
     write_gguf(path, WIDE, kinds={NAME: kind}, raw={NAME: blocks})
     with pytest.raises(CheckpointError, match=r"m\.gguf: tensor 'blk\.1\.ffn_gate\.weight' holds values .* not finite"):
         open_gguf(path).tensors[NAME]

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,14 @@ from typing import Any
 
 import pytest
 
+from tailrace.errors import CheckpointError
+from tailrace.weights.gguf import read_gguf
+from tailrace.weights.gguf_checkpoint import open_gguf
+from tailrace.weights.hf_checkpoint import open_directory
+from tailrace.weights.safetensors import read_safetensors
 from tests.support.opening import Opened, open_all
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek_gguf
-from tests.unit.weights.model_files import TINY, gguf_string, write_directory
+from tests.unit.weights.model_files import TINY, GgmlType, gguf_string, write_directory
 from tests.unit.weights.tokenizer_files import GGUF_VOCABULARY, write_tokenizer
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -313,6 +318,36 @@ def test_a_damaged_directory_is_refused_in_one_line(opened: Mapping[str, Opened]
 @pytest.mark.parametrize("what", GGUF_DAMAGE)
 def test_a_damaged_gguf_file_is_refused_in_one_line(opened: Mapping[str, Opened], what: str) -> None:
     check(opened[f"GGUF {what}"], rf"model\.gguf.*{GGUF_DAMAGE[what][1]}")
+
+
+def around(places: Iterable[int], size: int) -> list[int]:
+    """Where something begins or ends, and a byte before and behind."""
+    return sorted({place + by for place in places for by in (-1, 0, 1)} & set(range(size)))
+
+
+def test_a_gguf_file_cut_where_anything_begins_or_ends_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / GGUF
+    write_deepseek_gguf(path, DEEPSEEK["V3"], kinds={"experts.up": GgmlType.Q4_1, "embed": GgmlType.Q8_0})
+    whole, found = path.read_bytes(), read_gguf(path)
+    heads = [whole.index(gguf_string(name)) + by for name in (*found.metadata, *found.tensors) for by in (0, 8)]
+    ends = [8 + len(name) + whole.index(gguf_string(name)) for name in (*found.metadata, *found.tensors)]
+    spans = [place for tensor in found.tensors.values() for place in tensor.span]
+    for size in around([0, 4, 8, 16, 24, *heads, *ends, *spans], len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CheckpointError, match=r"model\.gguf: .*(the file ends at byte|empty|not a GGUF)"):
+            open_gguf(path)
+
+
+def test_a_shard_cut_where_anything_begins_or_ends_is_refused(tmp_path: Path) -> None:
+    write_directory(tmp_path, num_files=2)
+    path = tmp_path / SECOND
+    whole, tensors = path.read_bytes(), read_safetensors(path)
+    heads = [whole.index(name.encode()) + by for name in tensors for by in (0, len(name))]
+    spans = [place for tensor in tensors.values() for place in (tensor.begin, tensor.end)]
+    for size in around([0, 8, *heads, *spans], len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CheckpointError, match=rf"{SECOND}: .*(the file ends at byte|empty|a head of)"):
+            open_directory(tmp_path)
 
 
 def check(how: Opened, reason: str) -> None:
