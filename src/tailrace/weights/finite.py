@@ -16,7 +16,8 @@ __all__ = ["is_finite"]
 
 _INFINITY = {"f32": 0x7F80_0000, "f16": 0x7C00, "bf16": 0x7F80}
 _LARGE = 0x7B80_0000  # 2 ** 120: a scale from which on it, times a code, with an offset, may not be finite in float32
-_PIECE_VALUES = 1 << 18
+_PIECE_VALUES = 1 << 18  # which the second maximum finds in the cache
+_ALONE_VALUES = 1 << 23  # of so many rows are loaded at once, by threads that there are already
 _MAX_THREADS = 16
 
 
@@ -39,7 +40,7 @@ def _all_below(values: NDArray[Any], limit: int) -> bool:
 
     step = max(1, _PIECE_VALUES * len(values) // values.size) if values.size else 1
     begins = range(0, len(values) if values.size else 0, step)
-    if len(begins) < 2:
+    if values.size <= _ALONE_VALUES:
         return all(map(is_below, begins))
     with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1, len(begins))) as pool:
         return all(pool.map(is_below, begins))

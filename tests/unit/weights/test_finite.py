@@ -30,10 +30,12 @@ def largest(format_: WeightFormat) -> np.float32:
 
 @pytest.mark.parametrize("format_", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("alone_values", [0, 1 << 23], ids=["in threads", "alone"])
 def test_one_value_that_is_not_finite_is_found_anywhere(
-    monkeypatch: pytest.MonkeyPatch, format_: WeightFormat, shape: tuple[int, ...]
+    monkeypatch: pytest.MonkeyPatch, format_: WeightFormat, shape: tuple[int, ...], alone_values: int
 ) -> None:
     monkeypatch.setattr(finite, "_PIECE_VALUES", 64)
+    monkeypatch.setattr(finite, "_ALONE_VALUES", alone_values)
     values = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     values.flat[0], values.flat[-1] = largest(format_), -largest(format_)
     assert is_finite(tensor(values, format_))
