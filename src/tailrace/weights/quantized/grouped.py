@@ -107,10 +107,10 @@ class GroupedMatrix:
             self.parts.release()
 
     def _floats(self, begin: int, end: int) -> NDArray[np.float32]:
-        groups = self.grouping.of_inputs()
+        groups = self.grouping.of_inputs().astype(np.intp, copy=False)
         values = self._codes(begin, end).astype(np.float32)
-        values -= self._zeros(begin, end)[:, groups]
-        values *= self._scales(begin, end)[:, groups]
+        values -= self._zeros(begin, end).astype(np.float32).take(groups, axis=1)
+        values *= self._scales(begin, end).take(groups, axis=1)
         return values
 
     def _packed_codes(self, begin: int, end: int) -> NDArray[np.integer[Any]]:

@@ -1,5 +1,7 @@
 """GPTQ: codes along inputs and zero points along outputs, without gaps; inputs in whatever groups the file says."""
 
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,31 @@ def test_runs_of_inputs_in_another_order_are_packed(tmp_path: Path) -> None:
     found = composed(tmp_path, gptq_tensors(reordered), desc_act=True)
     assert found.format == "q4"
     np.testing.assert_array_equal(assert_reads_alike(found), reordered.values)
+
+
+def test_packing_takes_little_memory_beside_the_result(tmp_path: Path) -> None:
+    num_inputs, num_outputs = 2048, 8192
+    tensors = {
+        "qweight": np.full((num_inputs // 8, num_outputs), 0x12345678, np.int32),
+        "qzeros": np.full((num_inputs // 128, num_outputs // 8), 0x77777777, np.int32),
+        "scales": np.ones((num_inputs // 128, num_outputs), np.float16),
+    }
+    found = composed(tmp_path, tensors, group_size=128, sym=True)
+    tracemalloc.start()
+    packed = found.packed()
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert packed.num_bytes == num_inputs * num_outputs * 5 // 8
+    assert peak_bytes < 2 * packed.num_bytes
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_several_threads_may_read(tmp_path: Path, is_shuffled: bool) -> None:
+    matrix = grouped(64, 96, is_symmetric=True, is_shuffled=is_shuffled)
+    found = composed(tmp_path, gptq_tensors(matrix), sym=True, desc_act=is_shuffled)
+    with ThreadPoolExecutor(8) as pool:
+        rows = list(pool.map(lambda row: found.rows(row, row + 1), [*range(64)] * 4))
+    np.testing.assert_array_equal(np.concatenate(rows), np.tile(matrix.values, (4, 1)))
 
 
 def test_the_groups_of_inputs_may_be_left_out(tmp_path: Path) -> None:
