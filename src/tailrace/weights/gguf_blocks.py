@@ -1,6 +1,7 @@
 """GGUF tensors as packed ones: views into the mapped file where the layouts agree, else repacked, exactly if possible.
 
-Block types that none of our formats holds are expanded to float32 by the `gguf` package, a few rows at a time.
+Block types that none of our formats holds are expanded to float32, a few rows at a time, by native code or the `gguf`
+package.
 """
 
 import math
