@@ -111,3 +111,19 @@ def test_who_is_served_at_the_end_is_served_to_the_end(port: int) -> None:
             messages.extend(call)
             assert stopping.result() == 0
     assert messages[-1].usage.completion_tokens == 200
+
+
+def test_calls_are_counted_over_all_processes(server: ServerProcess, port: int) -> None:
+    answer(port, request(1))
+    names = [
+        "tailrace_grpc_calls_total",
+        "tailrace_first_text_seconds_count",
+        "tailrace_inter_token_latency_seconds_count",
+    ]
+    before = [server.metric(name) for name in names]
+    for seed in range(4):
+        answer(port, request(seed))
+    calls, answers, gaps = (server.metric(name) - was for name, was in zip(names, before, strict=True))
+    assert (calls, answers) == (4, 4)
+    assert 4 <= gaps <= 4 * (TOKENS - 1), "several tokens may come as one piece"
+    assert server.metric("tailrace_grpc_calls_in_flight") == 0

@@ -160,9 +160,11 @@ def test_a_client_that_reads_nothing_is_cut_off_and_nobody_else() -> None:
             reader.sendall(completion_request(prompt="short", stream=True))
             answer = b""
             while not answer.endswith(b"0\r\n\r\n"):
-                answer += reader.recv(10_000)
+                part = reader.recv(10_000)
+                assert part, f"cut off behind {answer!r}"
+                answer += part
         with pytest.raises(ConnectionResetError):
-            read_all(stalled)
+            pytest.fail(f"the end came behind {len(read_all(stalled))} bytes")
     exposition = server.metrics.render("")[0].decode()
     counts = re.findall(r'tailrace_http_client_disconnects_total{phase="(\w+)"} ([1-9])', exposition)
     assert counts == [("stalled", "1")]

@@ -61,6 +61,14 @@ def test_who_leaves_leaves_nothing_running(server: ServerProcess, client: tailra
     server.wait_for_less("tailrace_requests_running", 1)
 
 
+def test_answers_are_counted_as_those_of_other_front_ends(server: ServerProcess, client: tailrace.Client) -> None:
+    names = ["tailrace_shm_requests_total", "tailrace_first_text_seconds_count"]
+    before = [server.metric(name) for name in names]
+    for _ in range(3):
+        assert "".join(client.stream("Once", max_tokens=4, ignore_eos=True))
+    assert [server.metric(name) - was for name, was in zip(names, before, strict=True)] == [3, 3]
+
+
 def test_what_is_out_of_range_is_refused_by_its_field(client: tailrace.Client) -> None:
     with pytest.raises(InvalidRequest) as refused:
         client.stream("a", temperature=3.0)
