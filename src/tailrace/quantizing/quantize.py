@@ -85,9 +85,9 @@ def quantize(
         raise SetupError("rounding to nearest looks at no text: give --calibrate with --method awq or gptq")
     source = open_source(checkpoint)
     plan = make_plan(source, job.to, is_scaling=job.method == "awq")
+    work = _Work.of(source, job)
     with taking_shape(output, may_replace=may_replace, source=source.path) as part:
         before = _foretold(source, job, partial(progress, "Reading the held-out text"))
-        work = _Work.of(source, job)
         with _open_output(part, source, plan) as out:
             for name, tensor in work.tensors(source, plan, partial(progress, "Quantising")):
                 out.write(name, tensor)

@@ -12,7 +12,7 @@ import pytest
 from gguf import GGMLQuantizationType as GgmlType
 from safetensors.numpy import load_file
 
-from tailrace.errors import SetupError, UnsupportedModel
+from tailrace.errors import CheckpointError, SetupError, UnsupportedModel
 from tailrace.ops.packed import PackedTensor
 from tailrace.quantizing.directory_output import directory_output
 from tailrace.quantizing.grid import Grid
@@ -141,6 +141,25 @@ def test_data_lies_as_the_metadata_says(tmp_path: Path) -> None:
 
     found, expected = (open_checkpoint(str(tmp_path / name)) for name in ("out.gguf", "out-plain.gguf"))
     assert_same(found.tensors, expected.tensors)
+
+
+def test_metadata_that_cannot_be_copied_is_said_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "in.gguf"
+    write_gguf(path, metadata={"some.text": "zzzz"})
+    path.write_bytes(path.read_bytes().replace(b"zzzz", b"\xff\xfe\xfd\xfc"))
+
+    with pytest.raises(CheckpointError, match=r"in.gguf: its metadata cannot be copied"):
+        quantized(path, Job("int4", held_out_tokens=0), tmp_path / "out.gguf")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_text_that_does_not_do_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    told: list[str] = []
+    job = Job("int4", "gptq", tmp_path / "none.txt")
+
+    with pytest.raises(SetupError, match=r"none.txt cannot be read"):
+        quantize(open_checkpoint("tiny-deepseek"), job, tmp_path / "out.gguf", lambda what, *_: told.append(what))
+    assert told == []
 
 
 @pytest.mark.parametrize("when", ["Quantising", "Reading the held-out text again"])
