@@ -57,7 +57,9 @@ class Float8s:
     def of_rows(self, begin: int, end: int) -> NDArray[np.float32]:
         codes = self.stored.bits()[begin:end]
         if has_nan(codes):
-            raise CheckpointError(f"{self.stored.where} holds values that are not numbers: the file is damaged")
+            raise CheckpointError(
+                f"{self.stored.where} holds values that are not numbers: the file is damaged; fetch it again"
+            )
         return decode_e4m3(codes)
 
 

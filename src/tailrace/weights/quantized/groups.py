@@ -12,7 +12,7 @@ from tailrace.weights.quantized.patterns import Patterns
 __all__ = ["Group", "Targets", "read_groups", "read_targets"]
 
 _MAX_GROUPS = 64
-_MAX_PATTERNS = 64
+_MAX_PATTERNS = 256
 _MAX_BLOCK = 1 << 20
 _PATTERN = "re:"
 _EMBEDDING = "embed_tokens"

@@ -12,6 +12,7 @@ from tailrace.errors import UnsupportedModel
 __all__ = ["Patterns"]
 
 _MAX_NODES = 4096
+_MAX_ALL_NODES = 1 << 16
 _MAX_STATES = 4096
 _MAX_REPEATS = 64
 _MAX_DEPTH = 32
@@ -53,9 +54,15 @@ class Patterns:
 
     def __init__(self, patterns: Iterable[str], source: str) -> None:
         self._source = source
-        parsers = [_Parser(pattern, source) for pattern in patterns]
-        self._starts = [parser.parse() for parser in parsers]
+        self._starts: list[_Node] = []
         self._states: dict[frozenset[int], _State] = {}
+        num_nodes = 0
+        for pattern in patterns:
+            parser = _Parser(pattern, source)
+            self._starts.append(parser.parse())
+            num_nodes += parser.num_nodes
+            if num_nodes > _MAX_ALL_NODES:
+                raise self._too_much()
         self._first = self._state(self._starts, is_start=True)
 
     def match(self, name: str) -> bool:
@@ -80,13 +87,16 @@ class Patterns:
         key = frozenset(id(node) for node in reached)
         if key not in self._states:
             if len(self._states) >= _MAX_STATES:
-                raise UnsupportedModel(f"{self._source}: its patterns are too complicated")
+                raise self._too_much()
             self._states[key] = _State(
                 reading=[node for node in reached if node.accepts],
                 ending=[node for node in reached if node.anchor == "$"],
                 is_match=any(node.is_end for node in reached),
             )
         return self._states[key]
+
+    def _too_much(self) -> UnsupportedModel:
+        return UnsupportedModel(f"{self._source}: its patterns are too complicated")
 
 
 def _reached(nodes: Sequence[_Node], anchors: str) -> list[_Node]:
@@ -112,7 +122,8 @@ class _Parser:
 
     def __init__(self, pattern: str, source: str) -> None:
         self._pattern, self._source = pattern, source
-        self._place = self._depth = self._num_nodes = 0
+        self._place = self._depth = 0
+        self.num_nodes = 0
 
     def parse(self) -> _Node:
         piece = self._alternatives()
@@ -230,8 +241,8 @@ class _Parser:
         return build
 
     def _node(self, then: list[_Node], accepts: Accepts | None = None, anchor: str = "") -> _Node:
-        self._num_nodes += 1
-        if self._num_nodes > _MAX_NODES:
+        self.num_nodes += 1
+        if self.num_nodes > _MAX_NODES:
             raise self._refused()
         return _Node(then, accepts, anchor)
 

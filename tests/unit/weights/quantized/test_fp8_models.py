@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from tailrace.errors import CheckpointError, UnsupportedModel
+from tailrace.weights.fields import Fields
 from tailrace.weights.hf_checkpoint import open_directory
-from tests.unit.weights.quantized.fp8_files import RAGGED, Fp8Model, fp8_model
+from tailrace.weights.hf_config import read_config
+from tests.unit.weights.published_settings import OWN_CLASS
+from tests.unit.weights.quantized.fp8_files import AS_PUBLISHED, RAGGED, Fp8Model, fp8_model
 from tests.unit.weights.quantized.logits import BACKENDS, as_stored, logits, relative_error
 from tests.unit.weights.quantized.raw_files import raw
 
@@ -47,6 +50,14 @@ def test_as_loaded_they_are_int8_and_near(tmp_path: Path, model: Fp8Model) -> No
     assert 0 < max(quantised.requantize_errors.values()) < 0.01
     for backend, bound in INT8_BOUNDS.items():
         assert relative_error(logits(backend, quantised, quantised.tensors), expected) < bound
+
+
+@pytest.mark.parametrize("name", ["V3", "V3.2"])
+@pytest.mark.parametrize("scale_format", [{}, {"scale_fmt": "ue8m0"}])
+def test_settings_as_published_are_those_of_the_model(name: str, scale_format: dict[str, str]) -> None:
+    settings = OWN_CLASS[name] | {"quantization_config": AS_PUBLISHED | scale_format}
+    published = read_config(Fields("config.json", settings), has_head=True)
+    assert published == read_config(Fields("config.json", OWN_CLASS[name]), has_head=True)
 
 
 def test_modules_that_nobody_asks_for_may_have_scales(tmp_path: Path) -> None:

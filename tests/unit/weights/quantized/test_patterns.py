@@ -83,3 +83,10 @@ def test_what_a_pattern_may_not_ask_for_is_refused_by_name(pattern: str) -> None
     with pytest.raises(UnsupportedModel, match=r"config\.json: pattern .* is not one that we can match") as caught:
         Patterns([pattern], "config.json")
     assert repr(pattern[:80]) in str(caught.value)
+
+
+def test_patterns_that_are_large_together_are_refused() -> None:
+    patterns = [f"a{{60}}b{{{count % 60}}}" for count in range(2000)]
+    assert Patterns(patterns[:100], "config.json").match("a" * 60)
+    with pytest.raises(UnsupportedModel, match=r"config\.json: its patterns are too complicated"):
+        Patterns(patterns, "config.json")

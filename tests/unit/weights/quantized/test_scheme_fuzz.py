@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.errors import CheckpointError, ModelError, UnsupportedModel
+from tailrace.errors import CheckpointError, ModelError
 from tailrace.weights.fields import Fields
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.safetensors import read_safetensors
@@ -207,70 +207,3 @@ def test_sizes_out_of_all_reason_take_no_memory(directory: Path, size: int) -> N
         tracemalloc.stop()
         (directory / "config.json").write_text(json.dumps(kept), encoding="utf-8")
     assert peak_bytes < MUCH_BYTES
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"transform_config": {"config_groups": {"R1": {}}}}, "transform_config is not supported"),
-        ({"moe_sparsity_config": {"method": "prune"}}, "moe_sparsity_config is not supported"),
-        ({"sparsity_config": {"format": "sparse-24-bitmask"}}, "sparsity_config: format 'sparse-24-bitmask' is not"),
-        ({"format": "marlin-24"}, "config_groups: group_0: format 'marlin-24' is not supported; supported: pack-quant"),
-        ({"format": "mixed-precision"}, "config_groups: group_0: format 'mixed-precision' is not supported"),
-        ({"format": "float-quantized"}, "weights: int of 4 bits by group is not supported in format 'float-quantized'"),
-    ],
-)
-def test_what_would_change_answers_is_refused_by_name(changed: dict[str, Any], reason: str) -> None:
-    quantization = compressed(TINY, LAYOUTS["int4"]).quantization
-    group = {key: value for key, value in quantization["config_groups"]["group_0"].items() if key != "format"}
-    settings_ = quantization | {"config_groups": {"group_0": group}} | changed
-    with pytest.raises(UnsupportedModel, match=rf"config\.json: quantization_config: .*{reason}"):
-        read_scheme(Fields("config.json", {"quantization_config": settings_}))
-
-
-@pytest.mark.parametrize(
-    ("weights", "error", "reason"),
-    [
-        ({"num_bits": 1}, UnsupportedModel, "int of 1 bits by group is not supported in format"),
-        ({"num_bits": 9}, UnsupportedModel, "int of 9 bits"),
-        ({"num_bits": 0}, CheckpointError, "weights: num_bits is 0, it must be between 1"),
-        ({"num_bits": "4"}, CheckpointError, "weights: num_bits is '4', it must be an integer"),
-        ({"type": "float"}, UnsupportedModel, "float of 4 bits by group is not supported in format 'pack-quantized'"),
-        ({"strategy": "token"}, UnsupportedModel, "strategy 'token' is not supported; supported: tensor, channel"),
-        ({"strategy": "block"}, UnsupportedModel, "int of 4 bits by block is not supported in format"),
-        ({"group_size": 0}, CheckpointError, "weights: group_size is 0, it must be between 1 and 1048576"),
-        ({"group_size": None}, CheckpointError, "weights: group_size is missing"),
-        ({"group_size": 1 << 40}, CheckpointError, "weights: group_size is 1099511627776, it must be between"),
-        ({"symmetric": 1}, CheckpointError, "weights: symmetric is 1, it must be true or false"),
-        ({"type": 4}, CheckpointError, "weights: type is 4, it must be a string"),
-    ],
-)
-def test_weights_that_no_format_has_are_refused_by_name(
-    weights: dict[str, Any], error: type[ModelError], reason: str
-) -> None:
-    quantization = compressed(TINY, LAYOUTS["int4"]).quantization
-    quantization["config_groups"]["group_0"]["weights"] = {**LAYOUTS["int4"].weights, **weights}
-    with pytest.raises(error, match=rf"config\.json: quantization_config: config_groups: group_0: .*{reason}"):
-        read_scheme(Fields("config.json", {"quantization_config": quantization}))
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"config_groups": []}, r"config_groups is \[\], it must be a table"),
-        ({"config_groups": {"W4A16": ["Linear"]}}, r"config_groups: W4A16 is \['Linear'\], it must be a table"),
-        (
-            {"config_groups": {str(count): {} for count in range(65)}},
-            "config_groups .*, it must be a table of at most 64",
-        ),
-        ({"ignore": "lm_head"}, "ignore is 'lm_head', it must be a list of names"),
-        ({"ignore": ["a", 1]}, r"ignore is \['a', 1\], it must be a list of names"),
-        ({"ignore": [f"re:{count}" for count in range(65)]}, "ignore .*, it must be a list of at most 64 patterns"),
-        ({"ignore": ["re:("]}, r"ignore: pattern '\(' is not one that we can match"),
-        ({"sparsity_config": "2:4"}, "sparsity_config is '2:4', it must be a table"),
-    ],
-)
-def test_settings_that_are_none_are_refused_by_name(changed: dict[str, Any], reason: str) -> None:
-    quantization = compressed(TINY, LAYOUTS["int4"]).quantization | changed
-    with pytest.raises(ModelError, match=rf"config\.json: quantization_config: .*{reason}"):
-        read_scheme(Fields("config.json", {"quantization_config": quantization}))
