@@ -9,10 +9,11 @@ from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.weights.fields import Fields
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.hf_config import read_config
+from tailrace.weights.lazy import LazyTensors
 from tests.unit.weights.published_settings import OWN_CLASS
 from tests.unit.weights.quantized.fp8_files import AS_PUBLISHED, RAGGED, Fp8Model, fp8_model
 from tests.unit.weights.quantized.logits import BACKENDS, as_stored, logits, relative_error
-from tests.unit.weights.quantized.raw_files import raw
+from tests.unit.weights.quantized.raw_files import e4m3, raw
 
 MODELS = {name: fp8_model(config) for name, config in RAGGED.items()}
 # Of the root mean square of the logits; 0.036 and 0.053 are measured. The CPU rounds activations beside the weights.
@@ -85,3 +86,23 @@ def test_a_damaged_scale_of_an_expert_is_named_when_it_is_read(tmp_path: Path) -
     tensors = open_directory(tmp_path).tensors
     with pytest.raises(CheckpointError, match=rf"tensor '{damaged}' holds scales that are not finite"):
         tensors["layers.2.experts.up"]
+
+
+@pytest.mark.parametrize("code", [0x7F, 0xFF])
+def test_a_code_that_is_no_number_stops_whoever_reads_it(tmp_path: Path, code: int) -> None:
+    """Be it read as a whole or a few rows at a time, narrowed or not."""
+    damaged = "model.layers.2.mlp.experts.7.up_proj.weight"
+    model = MODELS["V3"]
+    codes = model.stored[damaged].array.copy()
+    codes[-1, -1] = code
+    model.write(tmp_path, changed={damaged: e4m3(codes)})
+    tensors = open_directory(tmp_path).tensors
+    assert isinstance(tensors, LazyTensors)
+    rows = tensors.stored["layers.2.experts.up"].shape[0]
+    for read in (
+        lambda: tensors["layers.2.experts.up"],
+        lambda: tensors.part("layers.2.experts.up", rows - 16, rows),
+        lambda: tensors.stored["layers.2.experts.up"].packed(),
+    ):
+        with pytest.raises(CheckpointError, match=r"model\.safetensors: tensor 'model\.layers\.2\.mlp\.experts\."):
+            read()
