@@ -37,9 +37,9 @@ class Inference:
             check_model(request.model or None, self._service.model)
             standing = call.standing(claim_of(request), self._service.classes)
             generation = generation_of(request, call.engine_id(""), standing)
-            stream = await self._service.start(generation)
             writer = AnswerWriter(generation.n, has_token_ids=request.return_token_ids)
-            await send_answer(stream, writer, call, visit, call.clock(generation.n))
+            clock = call.clock(generation.n)
+            await send_answer(await self._service.start(generation), writer, call, visit, clock)
 
     async def tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:
         with call.visiting(), renamed(field_place):

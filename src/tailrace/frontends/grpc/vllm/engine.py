@@ -69,10 +69,10 @@ class VllmEngine:
         ):
             standing = call.standing(Claim(), self._service.classes)
             generation = generation_of(request, call.engine_id(request.request_id), standing)
+            writer, clock = AnswerWriter(generation.n, is_streamed=request.stream), call.clock(generation.n)
             stream = await self._service.start(generation)
             await live.begins(stream)
-            clock = call.clock(generation.n)
-            await send_answer(stream, AnswerWriter(generation.n, is_streamed=request.stream), call, visit, clock)
+            await send_answer(stream, writer, call, visit, clock)
 
     async def abort(self, request: pb.AbortRequest, call: Call) -> pb.AbortResponse:
         """Of the calls of this process, which are all of this connection, and perhaps not all of others."""
