@@ -292,6 +292,8 @@ NB_MODULE(_native, module) {
         .def("fill_q8", &fill_q8, "matrix"_a, "first_row"_a, "codes"_a, "scales"_a)
         .def("fill_float", &fill_float, "matrix"_a, "first_row"_a, "values"_a)
         .def("memory", &memory)
+        .def(
+            "map_in", [](const Weights& self) { self.memory().map_in(); }, nb::call_guard<nb::gil_scoped_release>())
         .def("set_ready", &Weights::set_ready, "count"_a)
         .def_prop_ro("num_ready", &Weights::num_ready)
         .def_prop_ro("planned_bytes", &Weights::planned_bytes)

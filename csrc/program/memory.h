@@ -28,6 +28,8 @@ class Memory {
 
     // Makes bytes [begin, end) resident; they keep what they hold. Throws std::bad_alloc.
     void populate(size_t begin, size_t end);
+    // Maps what is there into this process at once, rather than page by page as it is touched; where the system can.
+    void map_in() const;
     // Gives back the whole pages within [begin, end): they are zero when they are touched again.
     void release(size_t begin, size_t end);
     size_t resident_bytes() const;

@@ -102,8 +102,11 @@ def test_a_step_waits_for_its_weights_and_then_gives_the_same_bits(
         filling.result(30)
         assert np.array_equal(computing.result(30), expected)
     assert packed.is_whole
+    wanted = [name for name in build_program(CONFIG).weights if len(weights[name].shape) == 2]
     order = list(dict.fromkeys(held.asked))
-    assert order == [name for name in build_program(CONFIG).weights if len(weights[name].shape) == 2]
+    assert sorted(order) == sorted(wanted)
+    # In the order of layers, but for the few that are on their way at once.
+    assert max(abs(order.index(name) - place) for place, name in enumerate(wanted)) <= 2 * LIMITS.num_threads
 
 
 def test_another_process_may_read_them(weights: Mapping[str, PackedTensor], expected: NDArray[np.float32]) -> None:

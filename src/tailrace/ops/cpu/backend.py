@@ -204,6 +204,8 @@ class CpuExecutable:
         self._stages = stages
         self._expert_loads = recorder.experts.loads
         self._store = store
+        if store.is_whole:
+            store.packed.map_in()  # else the first steps would, of which the step-time model learns
         self._kv_bytes_per_block = native.block_bytes
         self._native: _native.Program | None = native
         self._outputs = SampleOutputs(
