@@ -15,6 +15,7 @@ from tailrace.errors import CheckpointError, SetupError
 from tailrace.models.config import MixtureConfig
 from tailrace.ops.packed import quantize_int4, quantize_int8
 from tailrace.ops.program import Routing
+from tailrace.ops.source import WeightForm, source_of
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
@@ -275,3 +276,28 @@ def test_a_tensor_the_model_does_not_have_is_a_key_error(tmp_path: Path) -> None
     write_directory(tmp_path)
     with pytest.raises(KeyError):
         open_directory(tmp_path).tensors["layers.9.q"]
+
+
+def test_whether_a_tensor_is_there_and_how_it_is_kept_is_known_without_converting_it(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf")
+    checkpoint = open_gguf(tmp_path / "m.gguf", "int4")
+    source = source_of(checkpoint.tensors)
+    assert "layers.0.q" in source
+    assert "layers.9.q" not in source
+    assert source.form("layers.0.q") == WeightForm((64, 64), "q4", is_narrowed=True)
+    assert checkpoint.requantize_errors == {}, "what is converted leaves its error there"
+
+
+@pytest.mark.parametrize("mode", [None, "int8", "int4"])
+def test_parts_are_those_of_the_whole_and_of_the_form_that_was_said(tmp_path: Path, mode: Quantize | None) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3.2"], dtype="float16")
+    tensors = open_directory(tmp_path, mode).tensors
+    source = source_of(tensors)
+    for name, whole in tensors.items():
+        form = source.form(name)
+        assert (form.shape, form.format) == (whole.shape, whole.format), name
+        rows = whole.shape[0]
+        begin, end = (rows // 3, rows - rows // 4) if len(whole.shape) == 2 else (0, rows)
+        part = source.part(name, begin, end)
+        assert part.format == form.format
+        np.testing.assert_array_equal(part.dequantize(), whole.dequantize()[begin:end])
