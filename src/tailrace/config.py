@@ -16,7 +16,7 @@ class ModelSource:
 
     model: str | None = None
     quantize: Precision = AS_STORED
-    cache_bytes: int = 0  # on disk, of packed weights that the next start can map
+    cache_bytes: int = 64 << 30  # on disk, of packed weights that the next start can map
 
 
 @dataclass(frozen=True, slots=True)

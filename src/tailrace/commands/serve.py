@@ -28,12 +28,13 @@ from tailrace.levels.config import DISK_BYTES, HOST_DIRECTORY, LevelsConfig
 from tailrace.loading import PlannedModel
 from tailrace.serving import run as serving
 from tailrace.serving.shared import Places
+from tailrace.weights.losses import losses
 from tailrace.weights.precision import Precision
 
 __all__ = ["serve"]
 
 WARM = WarmConfig()
-WEIGHT_CACHE_BYTES = 64 << 30
+SOURCE = ModelSource()
 
 serve = App(
     name="serve",
@@ -77,7 +78,7 @@ def run(
     threads: PositiveInt | None = None,
     backend: Literal["auto", "cpu", "reference"] = "auto",
     quantize: PrecisionWords | None = None,
-    weight_cache: ByteCountOrNone = WEIGHT_CACHE_BYTES,
+    weight_cache: ByteCountOrNone = SOURCE.cache_bytes,
     kv_host: ByteCountOrAuto = "auto",
     kv_host_directory: Directory = HOST_DIRECTORY,
     kv_disk: Directory | None = None,
@@ -256,6 +257,7 @@ def run(
         ),
         on_planned=_say_bound,
         on_ready=partial(_announce, engine.classes),
+        on_loaded=_say_losses,
         progress=LoadingBar(),
     )
 
@@ -279,6 +281,14 @@ def _say_bound(plan: PlannedModel) -> None:
             f"KV memory holds {plan.max_request_tokens:,} tokens at once: no request may have more, though "
             f"{plan.limits.max_model_tokens:,} were allowed (--kv-memory gives it more)\n"
         )
+        sys.stderr.flush()
+
+
+def _say_losses(plan: PlannedModel) -> None:
+    """What was narrowed on its way in, be it that somebody wanted it or that no packed format holds it."""
+    if lost := losses(plan.checkpoint):
+        each = ", ".join(f"{part.num_tensors} of {part.stored_format}, error {part.error:.2%}" for part in lost)
+        sys.stderr.write(f"Weights narrowed while they were read: {each} (tailrace inspect shows each class)\n")
         sys.stderr.flush()
 
 

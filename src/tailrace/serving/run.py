@@ -37,12 +37,14 @@ def serve(
     config: ServeConfig,
     on_planned: Callable[[PlannedModel], None],
     on_ready: Callable[[Places, float], None],
+    on_loaded: Callable[[PlannedModel], None],
     progress: Progress | None = None,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT; then let running streams finish.
 
     `on_planned` is told the bounds before the weights are loaded, `on_ready` where clients find the server, and how
-    many times as long as configured the targets of classes are, once requests are answered.
+    many times as long as configured the targets of classes are, once requests are answered. `on_loaded` is called once
+    all weights are read, by the process that has read them.
     Raises SetupError or ModelError when it cannot start.
     """
     listed = ListedPrompts.read(config.warm)
@@ -62,7 +64,7 @@ def serve(
         claimed(config.shm) as lobby,
     ):
         # From here on clients get answers: 503 until it is loaded.
-        _Server(config, plan, Places(listener, grpc_address, lobby), clients, listed).run(on_ready, progress)
+        _Server(config, plan, Places(listener, grpc_address, lobby), clients, listed).run(on_ready, on_loaded, progress)
 
 
 def _clients(config: ServeConfig) -> Mapping[str, Client]:
@@ -77,9 +79,14 @@ def _cache(source: ModelSource) -> PackedCache | None:
     return PackedCache.of_user(source.cache_bytes) if source.cache_bytes else None
 
 
-def _load(packed: PackedModel, progress: Progress | None) -> None:
-    """Read the weights, which the engine waits for meanwhile; then keep them for the next start."""
+def _load(packed: PackedModel, on_loaded: Callable[[PlannedModel], None], progress: Progress | None) -> None:
     packed.fill(progress)
+    on_loaded(packed.plan)
+
+
+def _load_and_keep(packed: PackedModel, on_loaded: Callable[[PlannedModel], None], progress: Progress | None) -> None:
+    """Read the weights, which the engine waits for meanwhile; then keep them for the next start."""
+    _load(packed, on_loaded, progress)
     os.nice(_KEEPING_NICENESS)
     packed.keep()
 
@@ -115,7 +122,12 @@ class _Server:
         self._clients = clients
         self._packed: PackedModel | None = None
 
-    def run(self, on_ready: Callable[[Places, float], None], progress: Progress | None) -> None:
+    def run(
+        self,
+        on_ready: Callable[[Places, float], None],
+        on_loaded: Callable[[PlannedModel], None],
+        progress: Progress | None,
+    ) -> None:
         board = self._shared.board
         supervisor = Supervisor(
             board,
@@ -132,10 +144,10 @@ class _Server:
             supervisor.start_workers()
             packed = self._packed = self._plan.lay_out(_cache(self._config.source), is_shared=True)
             if packed.is_large and not packed.is_whole:
-                load = partial(_load, packed, progress)
+                load = partial(_load_and_keep, packed, on_loaded, progress)
                 supervisor.start_loader(partial(fork, "tailrace: loader", load), lambda: packed.is_whole)
             else:
-                packed.fill(progress)
+                _load(packed, on_loaded, progress)
             supervisor.run()
 
     def _start_engine(self, generation: int) -> Child:

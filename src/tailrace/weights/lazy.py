@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import sqrt
+from threading import Lock
 
 import numpy as np
 
@@ -33,6 +35,8 @@ class LazyTensors(Mapping[str, PackedTensor]):
     stored: Mapping[str, StoredTensor]
     precision: Precision
     errors: dict[str, float] = field(default_factory=dict)
+    _noted: dict[str, tuple[int, float]] = field(default_factory=dict, repr=False)  # parts, and their errors squared
+    _noting: Lock = field(default_factory=Lock, repr=False)
 
     def __getitem__(self, name: str) -> PackedTensor:
         """Raises CheckpointError when the values are not finite, KeyError when the model has no such tensor."""
@@ -64,11 +68,20 @@ class LazyTensors(Mapping[str, PackedTensor]):
         stored, mode = cut(whole, begin, end), self._mode(name, whole)
         if mode is not None:
             parts = raw_parts(stored)  # the caller has threads, one of which this is
-            return quantize_rows(stored.rows, stored.shape, mode, stored.where, parts, num_threads=1)[0]
+            packed, error = quantize_rows(stored.rows, stored.shape, mode, stored.where, parts, num_threads=1)
+            self._note(name, error)
+            return packed
         with np.errstate(all="ignore"):
             packed = _checked(stored, stored.packed())
         # Of tensors side by side, each may have a format of its own.
         return packed if packed.format == (whole.format or "f32") else from_float32(packed.dequantize())
+
+    def _note(self, name: str, error: float) -> None:
+        """The error of a part: of equal parts of a tensor, all count alike."""
+        with self._noting:
+            count, squares = self._noted.get(name, (0, 0.0))
+            self._noted[name] = count, squares = count + 1, squares + error**2
+            self.errors[name] = sqrt(squares / count)
 
     def release(self, name: str, begin: int, end: int) -> None:
         """Give the memory back that the file took for what `part` gave."""

@@ -25,6 +25,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeConfig]:
         config: ServeConfig,
         on_planned: Callable[[PlannedModel], None],
         on_ready: Callable[[Places, float], None],
+        on_loaded: Callable[[PlannedModel], None],
         progress: Progress,
     ) -> None:
         configs.append(config)

@@ -275,7 +275,7 @@ def test_events_on_the_port_of_the_server_are_refused_as_such() -> None:
         port = probe.getsockname()[1]
     config = ServeConfig(port=port, kv_events=KvEventsConfig(f"tcp://127.0.0.1:{port}"))
     with pytest.raises(SetupError, match=r"--kv-events tcp://.*in use.*--port"):
-        serve(config, on_planned=lambda _: None, on_ready=lambda _url, _scale: None)
+        serve(config, on_planned=lambda _: None, on_ready=lambda _url, _scale: None, on_loaded=lambda _: None)
 
 
 def test_an_address_of_another_machine_is_said() -> None:
@@ -288,4 +288,4 @@ def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "zmq", None)
     config = ServeConfig(port=0, kv_events=KvEventsConfig("tcp://127.0.0.1:5557"))
     with pytest.raises(SetupError, match=r"--kv-events needs pyzmq: pip install 'tailrace\[events\]'"):
-        serve(config, on_planned=lambda _: None, on_ready=lambda _url, _scale: None)
+        serve(config, on_planned=lambda _: None, on_ready=lambda _url, _scale: None, on_loaded=lambda _: None)
