@@ -108,8 +108,9 @@ def test_a_broken_model_is_one_line_and_is_not_served(tmp_path: Path, make: Call
 # Serves a model, to which something happens when its sizes are known and no tensor has been read.
 MEANWHILE = """
 import os, sys
-from tailrace import cli
+from tailrace import cli, loading
 from tailrace.serving import run
+loading._LARGE_BYTES = {large_bytes}
 planned = run.plan_model
 def plan_model(checkpoint, config):
     plan = planned(checkpoint, config)
@@ -122,16 +123,18 @@ CUT = "os.truncate(checkpoint.source, 4096)"
 OVERWRITE = "os.utime(checkpoint.source, ns=(0, 1))"
 
 
+@pytest.mark.parametrize("large_bytes", [0, 1 << 40], ids=["by a loader", "before all else"])
 @pytest.mark.parametrize(
     ("what", "reason"), [(CUT, "became shorter while it was read"), (OVERWRITE, "was written to while it was read")]
 )
 def test_a_file_that_changes_while_it_is_loaded_is_one_line_and_is_not_served(
-    tmp_path: Path, what: str, reason: str
+    tmp_path: Path, what: str, reason: str, large_bytes: int
 ) -> None:
     write_deepseek_gguf(tmp_path / FILE, V3, metadata=GGUF_VOCABULARY)
     serve = ["serve", str(tmp_path / FILE), "--port", str(free_port()), "--kv-memory", "1MiB", "--kv-host", "0"]
-    command = [sys.executable, "-c", MEANWHILE.format(what=what), *serve]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "-c", MEANWHILE.format(what=what, large_bytes=large_bytes), *serve]
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+    ended = subprocess.run(command, env=os.environ | cache, capture_output=True, text=True, timeout=90, check=False)
 
     assert ended.returncode == 1, ended.stderr
     assert f"tailrace: {tmp_path / FILE}: " in ended.stderr

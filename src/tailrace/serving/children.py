@@ -12,6 +12,7 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from tailrace.errors import EngineError, ModelError, SetupError, TailraceError
+from tailrace.weights.cut_short import say_it_to_parent
 
 __all__ = ["CRASHED", "Child", "fork"]
 
@@ -81,18 +82,23 @@ def _run_and_exit(title: str, run: Callable[[], None], parent: int, words: int) 
     code = CRASHED
     try:
         _settle_in(title, parent)
+        say_it_to_parent(lambda message: _leave_words(words, ModelError.__name__, message))
         run()
         code = 0
     except TailraceError as error:
         code = 1
         kind = next((name for name, each in _KINDS.items() if isinstance(error, each)), "")
-        os.write(words, f"{kind}\n{error}".encode()[:_LONGEST_WORDS])
+        _leave_words(words, kind, str(error))
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)  # nothing of the parent's is ours to clean up
+
+
+def _leave_words(words: int, kind: str, message: str) -> None:
+    os.write(words, f"{kind}\n{message}".encode()[:_LONGEST_WORDS])
 
 
 def _settle_in(title: str, parent: int) -> None:

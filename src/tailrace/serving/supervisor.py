@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tailrace.engine.board import Board
 from tailrace.engine.channel import Channel, wake_all
-from tailrace.errors import EngineError
+from tailrace.errors import EngineError, ModelError
 from tailrace.serving.children import Child
 from tailrace.serving.restarts import Restarts
 from tailrace.serving.signals import SignalQueue
@@ -172,7 +172,7 @@ class Supervisor:
 
     def _loader_ended(self, loader: Child, status: int) -> None:
         words = loader.last_words()
-        if self._is_whole():
+        if self._is_whole() and not isinstance(words, ModelError):  # which may show when all has been read
             if status != 0:
                 logger.warning("packed weights were not kept: the loader ended (%s)", _how(status))
             return

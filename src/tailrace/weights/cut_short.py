@@ -11,14 +11,16 @@ import signal
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from ctypes import POINTER, Structure, byref, c_byte, c_int, c_void_p
 
 import numpy as np
 
-__all__ = ["name_in_faults"]
+__all__ = ["name_in_faults", "say_it_to_parent"]
 
 _FAILED = 1
 _LONG_S = 60.0
+_ADVICE = "serve it when it is complete"
 _IS_SUPPORTED = sys.platform == "linux" and sys.maxsize > 1 << 32
 _SA_SIGINFO = 4
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -36,6 +38,10 @@ class _Action(Structure):
     _fields_ = (("handler", c_void_p), ("mask", c_byte * 128), ("flags", c_int), ("restorer", c_void_p))
 
 
+def _say_it(message: str) -> None:
+    os.write(2, f"tailrace: {message}\n".encode())
+
+
 class _Mappings:
     """Where files are mapped, and the handler, which is there from the first of them on."""
 
@@ -43,6 +49,7 @@ class _Mappings:
         self._places: dict[int, tuple[int, int, str]] = {}
         self._before = _Action()
         self._is_said = False
+        self.say: Callable[[str], object] = _say_it
         self._handler = ctypes.CFUNCTYPE(None, c_int, POINTER(_SignalInfo), c_void_p)(self._faulted)
 
     def add(self, mapping: mmap.mmap, name: str) -> None:
@@ -67,8 +74,7 @@ class _Mappings:
                 if self._is_said:
                     time.sleep(_LONG_S)  # another thread is about to end us all
                 self._is_said = True
-                words = "the file became shorter while it was read; fetch it again, and serve it when it is complete"
-                os.write(2, f"tailrace: {name}: {words}\n".encode())
+                self.say(f"{name}: the file became shorter while it was read; fetch it again, and {_ADVICE}")
                 os._exit(_FAILED)
         _LIBC.sigaction(number, byref(self._before), None)  # not ours: the fault comes again, for whom it concerns
 
@@ -80,3 +86,8 @@ def name_in_faults(mapping: mmap.mmap, name: str) -> None:
     """Should this mapping lose what it maps, say so with this name, and end the process, which nothing can prevent."""
     if _IS_SUPPORTED:
         _MAPPINGS.add(mapping, name)
+
+
+def say_it_to_parent(say: Callable[[str], object]) -> None:
+    """In a process whose parent says what it ended of: tell it by `say`, and write nothing."""
+    _MAPPINGS.say = say
