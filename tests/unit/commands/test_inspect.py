@@ -180,7 +180,7 @@ def test_a_tokenizer_that_cannot_be_used_is_told_of(
     unknown = SimpleNamespace(tokenizer=replace(VOCABULARY, pre="gpt-99"))
     monkeypatch.setattr(inspect, "open_checkpoint", lambda _model, **_options: unknown)
 
-    reason = "pre-tokenizer 'gpt-99' (tokenizer.ggml.pre) is not supported"
+    reason = "the model: pre-tokenizer 'gpt-99' (tokenizer.ggml.pre) is not supported"
     assert f"tokenizer cannot be used: {reason}" in shown_of(REPORT, monkeypatch, capsys)
     main(["inspect", "tiny.gguf", "--json"])
     assert json.loads(capsys.readouterr().out)["tokenizer_refusal"].startswith(reason)
