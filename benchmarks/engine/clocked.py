@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.ops.api import SampleOutputs, SamplingInputs, StepInputs
+from tailrace.ops.api import ResidentExperts, SampleOutputs, SamplingInputs, StepInputs
 from tailrace.ops.cpu.backend import CpuExecutable
 
 __all__ = ["CallTimes", "ClockedExecutable"]
@@ -51,6 +51,10 @@ class ClockedExecutable:
     @property
     def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:
         return self._executable.expert_loads
+
+    @property
+    def resident_experts(self) -> ResidentExperts | None:
+        return self._executable.resident_experts
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         entered_s = time.monotonic()

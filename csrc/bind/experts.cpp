@@ -33,6 +33,13 @@ class MixtureBuilder {
         mixture_.plan->reserve(max_rows(), routing);
     }
 
+    // Its experts come and go; before any stage.
+    void reside(std::shared_ptr<Residency> residency, int number) {
+        mixture_.residency = std::move(residency);
+        mixture_.number = number;
+        builder_.program().watch(mixture_.residency);
+    }
+
     void route(size_t logits, std::optional<int> bias, std::shared_ptr<ExpertLoad> load) {
         auto stage = std::make_unique<RouteStage>();
         stage->mixture = mixture_;
@@ -103,6 +110,40 @@ void bind_experts(nb::module_& module) {
         .def(nb::init<int>(), "num_experts"_a)
         .def_prop_ro("num_rows", &ExpertLoad::num_rows);
 
+    nb::class_<ResidencyCounts>(module, "ResidencyCounts")
+        .def_ro("hits", &ResidencyCounts::hits)
+        .def_ro("misses", &ResidencyCounts::misses)
+        .def_ro("evictions", &ResidencyCounts::evictions)
+        .def_ro("foreseen", &ResidencyCounts::foreseen)
+        .def_ro("foreseen_hits", &ResidencyCounts::foreseen_hits)
+        .def_ro("waited_s", &ResidencyCounts::waited_s)
+        .def_ro("num_resident", &ResidencyCounts::num_resident)
+        .def_ro("resident_bytes", &ResidencyCounts::resident_bytes);
+
+    nb::class_<Residency>(module, "Residency")
+        .def(nb::init<std::shared_ptr<Weights>, size_t>(), "weights"_a, "max_bytes"_a)
+        .def("add", &Residency::add, "experts"_a)
+        .def(
+            "take",
+            [](Residency& self) -> std::optional<std::pair<int, int>> {
+                const std::optional<ExpertId> id = self.take();
+                if (!id) return std::nullopt;
+                return std::pair(id->mixture, id->expert);
+            },
+            nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "done", [](Residency& self, int mixture, int expert) { self.done({mixture, expert}); }, "mixture"_a,
+            "expert"_a)
+        .def(
+            "fail_one",
+            [](Residency& self, int mixture, int expert, const std::string& reason) {
+                self.fail({mixture, expert}, reason);
+            },
+            "mixture"_a, "expert"_a, "reason"_a)
+        .def("fail", nb::overload_cast<const std::string&>(&Residency::fail), "reason"_a)
+        .def("close", &Residency::close)
+        .def_prop_ro("counts", &Residency::counts);
+
     nb::class_<MixtureBuilder>(module, "MixtureBuilder")
         .def(
             "__init__",
@@ -115,6 +156,7 @@ void bind_experts(nb::module_& module) {
             },
             nb::keep_alive<1, 2>(), "builder"_a, "plan"_a, "samples"_a, "num_experts"_a, "top_k"_a, "sigmoid"_a,
             "num_groups"_a, "top_groups"_a, "ranked_by_two"_a, "normalized"_a, "scale"_a)
+        .def("reside", &MixtureBuilder::reside, "residency"_a, "number"_a)
         .def("route", &MixtureBuilder::route, "logits"_a, "bias"_a.none(), "load"_a)
         .def("dispatch", &MixtureBuilder::dispatch, "cols"_a, "x"_a, "out"_a)
         .def("gated", &MixtureBuilder::gated, "x"_a, "places"_a, "gates"_a, "ups"_a, "out"_a)

@@ -274,14 +274,15 @@ NB_MODULE(_native, module) {
         .def(nb::init<>())
         .def(
             "add_matrix",
-            [](Weights& self, const std::string& format, int outputs, int inputs) {
+            [](Weights& self, const std::string& format, int outputs, int inputs, bool is_lazy) {
                 require(outputs > 0 && inputs > 0, "weights: a matrix has rows and columns");
                 require(!is_quantized(format_of(format)) || inputs % kGroup == 0,
                         "weights: the inputs of codes come in groups of 32");
-                return self.add_matrix(format_of(format), outputs, inputs);
+                return self.add_matrix(format_of(format), outputs, inputs, is_lazy);
             },
-            "kernel_format"_a, "outputs"_a, "inputs"_a)
+            "kernel_format"_a, "outputs"_a, "inputs"_a, "is_lazy"_a = false)
         .def("place", &place, "kind"_a)
+        .def("place_lazy", &Weights::place_lazy)
         .def(
             "place_in_file",
             [](Weights& self, int file, bool is_writable) {

@@ -68,6 +68,7 @@ void RouteStage::run(const Worker& worker, int piece) const {
     if (!plan.is_last_piece(pieces)) return;
     plan.build(num_rows, routing);
     for (int expert = 0; expert < routing.num_experts; ++expert) load->add(expert, plan.num_rows_of(expert));
+    if (mixture.residency) mixture.residency->choose(mixture.number, plan);
 }
 
 int DispatchStage::num_pieces(const StepView& step) const {
@@ -100,6 +101,7 @@ int ExpertGatedStage::num_pieces(const StepView& step) const {
 }
 
 void ExpertGatedStage::run(const Worker& worker, int piece) const {
+    if (mixture.residency) mixture.residency->wait();
     const int units = num_units();
     const auto [first, last] = mixture.plan->share_of(piece, num_pieces(worker), units);
     for (int unit = first; unit < last; ++unit) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "program/expert_plan.h"
+#include "program/residency.h"
 #include "program/stage.h"
 
 namespace tailrace {
@@ -14,6 +15,8 @@ struct Mixture {
     Rows rows;
     Routing routing;
     std::shared_ptr<ExpertPlan> plan;
+    std::shared_ptr<Residency> residency{};  // or null, if all experts are always there
+    int number = 0;                        // among those of the residency
 
     int num_rows(const StepView& step) const;
     int num_places(const StepView& step) const { return num_rows(step) * routing.top_k; }

@@ -125,6 +125,9 @@ void Program::compute(const Step& step, const Sampling* sampling, const Samples&
     for (size_t stage = 0; stage < stages_.size(); ++stage) num_pieces_[stage] = stages_[stage]->num_pieces(view());
     num_pieces_.back() = sampling ? (is_best_only_ ? 1 : step.num_samples) : 0;
     team_->run(*this, num_pieces_);
+    if (const std::string failure = residency_ ? residency_->failure() : ""; !failure.empty()) {
+        throw std::runtime_error(failure);
+    }
 }
 
 std::vector<double> Program::profile(const Step& step) {

@@ -10,6 +10,7 @@
 #include "program/memory.h"
 #include "program/pool.h"
 #include "program/queries.h"
+#include "program/residency.h"
 #include "program/sampler.h"
 #include "program/stage.h"
 #include "simd/isa.h"
@@ -35,6 +36,8 @@ class Program final : private Work {
     Stage* last_stage() const { return stages_.empty() ? nullptr : stages_.back().get(); }
     // The last stage waits until so many of the weights are whole.
     void need(uint32_t num_weights) { needed_.resize(stages_.size() - 1), needed_.push_back(num_weights); }
+    // Experts come and go: once that has failed, no step is right any more.
+    void watch(std::shared_ptr<const Residency> residency) { residency_ = std::move(residency); }
     // Says that the last stage puts out the logits, into which buffer, and how many token ids there are.
     void finish(const FloatBuffer& logits, int num_embeddings);
 
@@ -49,7 +52,8 @@ class Program final : private Work {
     int vocab() const { return logits_.cols; }
 
     // One caller at a time: a second one is refused. Computes a step; draws into `samples` where sampling is given.
-    // Throws std::invalid_argument for a step out of bounds, before anything is computed.
+    // Throws std::invalid_argument for a step out of bounds, before anything is computed; std::runtime_error when an
+    // expert that it needed cannot be had: what it has computed is then wrong.
     void run(const Step& step, const Sampling* sampling, const Samples& samples);
     // As run without sampling; what each stage took, in seconds.
     std::vector<double> profile(const Step& step);
@@ -89,7 +93,8 @@ class Program final : private Work {
     std::vector<Memory> copies_;
     std::vector<Memory> scratches_;
     std::vector<std::unique_ptr<Stage>> stages_;
-    std::vector<uint32_t> needed_;  // of the weights, by each stage
+    std::shared_ptr<const Residency> residency_;  // or null
+    std::vector<uint32_t> needed_;                // of the weights, by each stage
     FloatBuffer logits_{0, 0};
     int num_embeddings_ = 0;
     bool picks_best_ = false;  // the last stage can choose the best token itself

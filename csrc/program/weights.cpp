@@ -74,18 +74,20 @@ void pack_pairs(const Rows& values, const Tile& tile, int inputs) {
 
 Weights::Weights() : ready_(Memory::shared(sizeof(std::atomic<uint32_t>))) {}
 
-int Weights::add_matrix(Format format, int outputs, int inputs) {
+int Weights::add_matrix(Format format, int outputs, int inputs, bool is_lazy) {
+    Room& room = is_lazy ? lazy_room_ : room_;
     const int num_tiles = (outputs + kTile - 1) / kTile;
     const size_t size = tile_bytes(format, inputs);
     Matrix matrix{format, outputs, inputs, {}};
     std::vector<size_t> places;
     for (int t = 0; t < num_tiles; ++t) {
         matrix.tiles.push_back({nullptr, t * kTile, std::min(kTile, outputs - t * kTile)});
-        places.push_back(end_ + t * size);
+        places.push_back(room.end + t * size);
     }
     matrices_.push_back(std::move(matrix));
+    is_lazy_.push_back(is_lazy);
     places_.push_back(std::move(places));
-    end_ += align64(num_tiles * size);
+    room.end += align64(num_tiles * size);
     num_bytes_ += num_tiles * size;
     return static_cast<int>(matrices_.size()) - 1;
 }
@@ -109,17 +111,60 @@ void Weights::interleave(int first, int second, int run) {
     }
 }
 
-size_t Weights::planned_bytes() const {
+size_t Weights::Room::planned_bytes() const {
     constexpr size_t kSlack = 65536;  // kernels prefetch a little beyond the last tile
-    return end_ + kSlack;
+    return end + kSlack;
+}
+
+size_t Weights::planned_bytes() const { return room_.planned_bytes(); }
+
+size_t Weights::bytes_of(int id) const {
+    const Matrix& matrix = matrices_.at(id);
+    return matrix.tiles.size() * tile_bytes(matrix.format, matrix.inputs);
 }
 
 void Weights::place(Memory memory) {
-    memory_ = std::move(memory);
-    for (size_t id = 0; is_placed() && id < matrices_.size(); ++id) {
+    room_.memory = std::move(memory);
+    if (is_placed()) place_tiles(false);
+}
+
+void Weights::place_lazy() {
+    lazy_room_.memory = Memory::of_small_pages(lazy_room_.planned_bytes());
+    place_tiles(true);
+}
+
+void Weights::place_tiles(bool is_lazy) {
+    const uint8_t* first = (is_lazy ? lazy_room_ : room_).memory.data();
+    for (size_t id = 0; id < matrices_.size(); ++id) {
         std::vector<Tile>& tiles = matrices_[id].tiles;
-        for (size_t t = 0; t < tiles.size(); ++t) tiles[t].data = memory_.data() + places_[id][t];
+        for (size_t t = 0; is_lazy_[id] == is_lazy && t < tiles.size(); ++t) tiles[t].data = first + places_[id][t];
     }
+}
+
+void Weights::populate(const std::vector<int>& ids) {
+    for (const auto& [begin, end] : spans_of(ids)) lazy_room_.memory.populate(begin, end);
+}
+
+void Weights::release(const std::vector<int>& ids) {
+    for (const auto& [begin, end] : spans_of(ids)) lazy_room_.memory.release(begin, end);
+}
+
+std::vector<Weights::Span> Weights::spans_of(const std::vector<int>& ids) const {
+    std::vector<Span> tiles, spans;
+    for (int id : ids) {
+        if (!is_lazy_.at(id)) throw std::invalid_argument("weights: not a lazy matrix");
+        const size_t bytes = tile_bytes(matrices_[id].format, matrices_[id].inputs);
+        for (size_t place : places_[id]) tiles.push_back({place, place + bytes});
+    }
+    std::sort(tiles.begin(), tiles.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+    for (const Span& tile : tiles) {
+        if (!spans.empty() && align64(spans.back().end) == tile.begin) {
+            spans.back().end = tile.end;
+        } else {
+            spans.push_back(tile);
+        }
+    }
+    return spans;
 }
 
 void Weights::fill_q4(int id, int first_row, const View& codes, const View& scales, const View& offsets, bool half) {
@@ -162,7 +207,7 @@ void Weights::fill_float(int id, int first_row, const View& values, Format forma
 
 const Tile* Weights::tiles_of(int id, int first_row, const View& view, Format format) const {
     const Matrix& matrix = matrices_.at(id);
-    if (!is_placed()) throw std::invalid_argument("weights: there is no memory to fill");
+    if (!matrix.tiles.front().data) throw std::invalid_argument("weights: there is no memory to fill");
     if (matrix.format != format) throw std::invalid_argument("weights: planned in another format");
     const int64_t end = first_row + view.rows;
     if (first_row < 0 || first_row % kTile || end > matrix.outputs || (end % kTile && end != matrix.outputs)) {

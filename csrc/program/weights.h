@@ -32,19 +32,27 @@ class Weights {
     Weights(const Weights&) = delete;
     Weights& operator=(const Weights&) = delete;
 
-    // Planning: each returns the number of the new matrix or vector.
-    int add_matrix(Format format, int outputs, int inputs);
+    // Planning: each returns the number of the new matrix or vector. What is lazy has memory of its own, this
+    // process's, into which single matrices come, and from which they go.
+    int add_matrix(Format format, int outputs, int inputs, bool is_lazy = false);
     int add_vector(const float* values, int count);
     // Lays the tiles of two matrices of one shape alternately, `run` of each, so that who multiplies with both reads
     // one stream.
     void interleave(int first, int second, int run);
-    // What all matrices take, and a little more, which kernels prefetch.
+    // What all matrices but lazy ones take, and a little more, which kernels prefetch.
     size_t planned_bytes() const;
+    size_t bytes_of(int id) const;
 
     // Ends planning. The memory has the planned bytes at least.
     void place(Memory memory);
-    bool is_placed() const { return memory_.size() > 0; }
-    const Memory& memory() const { return memory_; }
+    bool is_placed() const { return room_.memory.size() > 0; }
+    const Memory& memory() const { return room_.memory; }
+    // Takes memory for lazy matrices, in the process that computes; none of it is resident. Throws std::bad_alloc.
+    void place_lazy();
+    // Makes lazy matrices resident, before they are filled, or gives back what they take, as far as it is whole pages.
+    // Those that are interleaved go together.
+    void populate(const std::vector<int>& ids);
+    void release(const std::vector<int>& ids);
 
     // Filling: rows [first_row, first_row + view.rows) of a matrix; `first_row` begins a tile. Throws
     // std::invalid_argument for what does not fit.
@@ -62,16 +70,30 @@ class Weights {
     size_t num_bytes() const { return num_bytes_; }
 
   private:
+    struct Room {
+        Memory memory;
+        size_t end = 0;
+
+        size_t planned_bytes() const;
+    };
+    struct Span {
+        size_t begin, end;
+    };
+
     std::atomic<uint32_t>* ready() const { return reinterpret_cast<std::atomic<uint32_t>*>(ready_.data()); }
+    void place_tiles(bool is_lazy);
+    // Where these matrices lie, neighbours together.
+    std::vector<Span> spans_of(const std::vector<int>& ids) const;
     // The tiles that hold these rows.
     const Tile* tiles_of(int id, int first_row, const View& view, Format format) const;
 
     std::vector<Matrix> matrices_;
+    std::vector<bool> is_lazy_;
     std::vector<std::vector<size_t>> places_;  // of each matrix's tiles, in the memory
     std::vector<std::vector<float>> vectors_;
-    Memory memory_;
+    Room room_;
+    Room lazy_room_;
     Memory ready_;  // shared, whatever the weights are
-    size_t end_ = 0;
     size_t num_bytes_ = 0;
 };
 

@@ -2,12 +2,19 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.levels.config import LevelsConfig
 from tailrace.weights.precision import AS_STORED, KvCacheDtype, Precision
 
-__all__ = ["EngineConfig", "KvCacheDtype", "KvEventsConfig", "ModelSource", "ServeConfig", "WarmConfig"]
+__all__ = ["EngineConfig", "KvCacheDtype", "KvEventsConfig", "LazyExperts", "ModelSource", "ServeConfig", "WarmConfig"]
+
+LazyExperts = int | Literal["auto"] | None
+"""Bytes of memory for experts that are loaded when they are chosen; auto: half of what is free beside the KV cache.
+
+None: all experts are loaded at the start.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class EngineConfig:
     max_tenant_requests: int | None = None  # of one tenant, queued or running
     max_model_tokens: int | None = None
     classes: ServiceClasses = STANDARD
+    lazy_experts: LazyExperts = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tailrace.config import EngineConfig
+from tailrace.config import EngineConfig, LazyExperts
 from tailrace.errors import SetupError
 from tailrace.ops.api import Limits
 from tailrace.ops.program import LatentAttention, PagedAttention, Program
@@ -39,7 +39,17 @@ def settle_limits(checkpoint: Checkpoint, block_bytes: int, config: EngineConfig
         num_blocks=num_blocks,
         block_tokens=config.block_tokens,
         num_threads=config.num_threads or len(os.sched_getaffinity(0)),
+        expert_bytes=_expert_bytes(checkpoint, num_blocks * block_bytes, config.lazy_experts),
     )
+
+
+def _expert_bytes(checkpoint: Checkpoint, kv_bytes: int, wanted: LazyExperts) -> int | None:
+    """Memory for experts that are loaded when they are chosen. The rest of what is free is for all else, and files."""
+    if wanted is None:
+        return None
+    if checkpoint.config.mixture is None:
+        raise SetupError(f"{checkpoint.name} is no mixture of experts: leave --lazy-experts out")
+    return max((available_bytes() - kv_bytes) // 2, 1) if wanted == "auto" else wanted
 
 
 def _max_model_tokens(checkpoint: Checkpoint, config: EngineConfig) -> int:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -20,6 +21,7 @@ from tailrace.models.registry import build_program
 from tailrace.ops.api import Backend, Executable, LaidOutProgram, Limits, Progress
 from tailrace.ops.load import load_backend, measured_ceilings
 from tailrace.ops.program import Program
+from tailrace.records import ResidencyCounts
 from tailrace.runtime.runner import Runner
 from tailrace.scheduler.steptime import StepTimeModel
 from tailrace.service.api import ModelCard
@@ -216,6 +218,16 @@ class LoadedModel:
             block_bytes=block_bytes,
             engine_bytes=block_bytes * self.limits.num_blocks,
         )
+
+    def watch_experts(self, on_filled: Callable[[], None]) -> None:
+        """Call this, from any thread, whenever an expert is loaded that some step has chosen, if that is how it is."""
+        if (resident := self.executable.resident_experts) is not None:
+            resident.watch(on_filled)
+
+    def expert_residency(self) -> ResidencyCounts | None:
+        """What became of experts that are loaded when they are chosen; None where all are there."""
+        resident = self.executable.resident_experts
+        return None if resident is None else resident.counts()
 
     def expert_tokens(self) -> dict[int, list[int]]:
         """Of each layer that is a mixture of experts, the tokens each expert has computed, if somebody counts them."""

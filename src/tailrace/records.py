@@ -22,6 +22,7 @@ __all__ = [
     "Record",
     "RecordSink",
     "RequestRecord",
+    "ResidencyCounts",
     "StepRecord",
 ]
 
@@ -184,6 +185,20 @@ class LevelReport:
     num_dropped_blocks: int  # were to be saved, and were not
     num_failures: int
     num_forgets_pending: int  # told, and not carried out there yet
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencyCounts:
+    """What became of experts that come into memory when they are chosen, since the start."""
+
+    hits: int = 0  # chosen, once for each mixture of a step, and in memory
+    misses: int = 0  # chosen and not in memory
+    evictions: int = 0
+    foreseen: int = 0  # loaded before they were chosen
+    foreseen_hits: int = 0  # of these, chosen before they had to go
+    waited_s: float = 0.0  # steps, for experts
+    num_resident: int = 0  # now
+    resident_bytes: int = 0  # now, those on their way included
 
 
 Record = StepRecord | RequestRecord | LoadRecord | KvRecord

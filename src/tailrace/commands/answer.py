@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tailrace
 from tailrace.commands.download import fetch_default_model
 from tailrace.commands.waiting import waiting
+from tailrace.config import EngineConfig, LazyExperts
 from tailrace.errors import EngineError, SetupError
 from tailrace.weights.precision import Precision
 
@@ -135,17 +136,23 @@ class _Local:
 
 @contextmanager
 def open_answerer(
-    model: str | None, url: str | None, api_key: str | None, quantize: Precision | None = None
+    model: str | None,
+    url: str | None,
+    api_key: str | None,
+    quantize: Precision | None = None,
+    lazy_experts: LazyExperts = None,
 ) -> Iterator[Answerer]:
     """A server's model where there is a URL, else a model loaded here. Raises TailraceError."""
     if url is not None:
         if quantize is not None:
             raise SetupError("--quantize is of a model that is loaded here: the server at --url has loaded its own")
+        if lazy_experts is not None:
+            raise SetupError("--lazy-experts is of a model that is loaded here: give it to the server at --url")
         yield _remote(url, api_key, model)
         return
     fetch_default_model(model)
     with waiting("Loading the model"):
-        engine = tailrace.Engine(model, quantize=quantize)
+        engine = tailrace.Engine(model, quantize=quantize, config=EngineConfig(lazy_experts=lazy_experts))
     with engine:
         yield _Local(engine)
 

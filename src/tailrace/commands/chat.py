@@ -8,6 +8,8 @@ from cyclopts.types import NonNegativeFloat, NormFloat, PositiveInt
 
 from tailrace.commands.answer import Sampling, open_answerer
 from tailrace.commands.conversation import Conversation
+from tailrace.commands.lazy import LazyExpertsOption
+from tailrace.commands.lazy import lazy_experts as settle_lazy
 from tailrace.commands.precision import PrecisionWords
 from tailrace.commands.screen import Screen
 
@@ -28,6 +30,7 @@ def run(
     /,
     *,
     quantize: PrecisionWords | None = None,
+    lazy_experts: LazyExpertsOption = None,
     url: str | None = None,
     api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
     system: str | None = None,
@@ -44,6 +47,8 @@ def run(
         A GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; with --url, a name [the default model].
     quantize
         As for 'tailrace serve', of a model that is loaded here.
+    lazy_experts
+        As for 'tailrace serve': load an expert when it is first chosen, and keep as many as fit into what is given.
     url
         Ask this server instead of loading the model here.
     api_key
@@ -60,5 +65,5 @@ def run(
         Repeats a random choice.
     """
     screen = Screen(is_interactive=sys.stdin.isatty() and sys.stdout.isatty())
-    with open_answerer(model, url, api_key, quantize) as answerer:
+    with open_answerer(model, url, api_key, quantize, settle_lazy(lazy_experts)) as answerer:
         Conversation(answerer, Sampling(max_tokens, temperature, top_p, seed), system, screen).run()

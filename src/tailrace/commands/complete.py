@@ -9,6 +9,8 @@ from cyclopts import App, Parameter
 from cyclopts.types import NonNegativeFloat, NormFloat, PositiveInt
 
 from tailrace.commands.answer import Sampling, open_answerer
+from tailrace.commands.lazy import LazyExpertsOption
+from tailrace.commands.lazy import lazy_experts as settle_lazy
 from tailrace.commands.precision import PrecisionWords
 from tailrace.errors import SetupError
 
@@ -31,6 +33,7 @@ def run(
     suffix: str | None = None,
     model: str | None = None,
     quantize: PrecisionWords | None = None,
+    lazy_experts: LazyExpertsOption = None,
     url: str | None = None,
     api_key: Annotated[str | None, Parameter(env_var="OPENAI_API_KEY")] = None,
     max_tokens: PositiveInt = 128,
@@ -51,6 +54,8 @@ def run(
         A GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; with --url, a name [the default model].
     quantize
         As for 'tailrace serve', of a model that is loaded here.
+    lazy_experts
+        As for 'tailrace serve': load an expert when it is first chosen, and keep as many as fit into what is given.
     url
         Ask this server instead of loading the model here.
     api_key
@@ -67,7 +72,7 @@ def run(
         Write the whole answer, its counts and times as JSON instead of streaming it.
     """
     prompt = _read() if text is None else text
-    with open_answerer(model, url, api_key, quantize) as answerer:
+    with open_answerer(model, url, api_key, quantize, settle_lazy(lazy_experts)) as answerer:
         sampling = Sampling(max_tokens, temperature, top_p, seed, suffix)
         answer = answerer.answer(prompt, sampling, _ignore if json else _write)
     if json:

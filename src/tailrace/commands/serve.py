@@ -15,6 +15,8 @@ from tailrace.commands.class_words import describe_classes
 from tailrace.commands.directory import Directory
 from tailrace.commands.download import fetch_default_model
 from tailrace.commands.keys import read_admin_key, read_api_key
+from tailrace.commands.lazy import LazyExpertsOption
+from tailrace.commands.lazy import lazy_experts as settle_lazy
 from tailrace.commands.loading import LoadingBar
 from tailrace.commands.precision import PrecisionWords
 from tailrace.commands.quantity import ByteCount, ByteCountOrAuto, ByteCountOrNone
@@ -79,6 +81,7 @@ def run(
     backend: Literal["auto", "cpu", "reference"] = "auto",
     quantize: PrecisionWords | None = None,
     weight_cache: ByteCountOrNone = SOURCE.cache_bytes,
+    lazy_experts: LazyExpertsOption = None,
     kv_host: ByteCountOrAuto = "auto",
     kv_host_directory: Directory = HOST_DIRECTORY,
     kv_disk: Directory | None = None,
@@ -164,6 +167,10 @@ def run(
     weight_cache
         Disk for the packed weights of large models, in the directory of the user's cache (TAILRACE_CACHE_DIR), from
         which the next start maps them; those used least recently go. 0 for none.
+    lazy_experts
+        Leave the experts of a mixture in the model's file, and load each when it is first chosen: for models larger
+        than memory. Behind MODEL. With an amount, such as 8GiB, they take no more; who was not used for longest goes.
+        A layer of a step always gets all that it chooses, even if they take more [half of what is free beside KV].
     kv_host
         Shared memory that keeps KV blocks beyond this server's life, such as 512MiB; 0 for none. auto takes no more
         than --kv-memory, a quarter of what is free, and 1GiB.
@@ -224,6 +231,7 @@ def run(
         max_queued=max_queued,
         max_tenant_requests=max_tenant_requests,
         max_model_tokens=max_model_tokens,
+        lazy_experts=settle_lazy(lazy_experts),
         classes=STANDARD if classes is None else read_classes(classes),
     )
     events = _events(kv_events, kv_events_topic)

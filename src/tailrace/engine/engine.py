@@ -11,7 +11,7 @@ from tailrace.engine.control import CacheControl
 from tailrace.engine.intake import Intake, IntakeMessages
 from tailrace.engine.recorder import Recorder
 from tailrace.engine.watch import StepWatch, Unwatched
-from tailrace.errors import Overloaded, RequestError
+from tailrace.errors import ModelError, Overloaded, RequestError
 from tailrace.records import KvRecord, RecordSink
 from tailrace.scheduler.plan import StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler
@@ -72,6 +72,9 @@ class Engine:
         """
         try:
             self._step_on()
+        except ModelError as error:  # a part of the model is read while it runs, and cannot be
+            logger.error("the engine ends: %s", error)
+            self._fail_all(f"the engine ended: {error}")
         except Exception:
             logger.exception("the step loop failed")
             self._fail_all("the engine failed; see the server's log")

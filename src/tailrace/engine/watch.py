@@ -60,7 +60,7 @@ class BoardWatch:
     def __init__(self, board: Board, numbers: Callable[[Iterable[str]], Sequence[int]], patience_s: float) -> None:
         self._board = board
         self._numbers = numbers
-        self._patience_s = patience_s
+        self._patience_s = self._allowed_s = patience_s
         self._running: dict[str, None] = {}
         self._new: list[str] = []  # no step was planned with them yet
         self._num_tried = 0  # of these, with how many one is being planned
@@ -75,6 +75,10 @@ class BoardWatch:
             self._new += (request.request_id for request in requests)
             self._show()
 
+    def goes_on(self, now_s: float) -> None:
+        """A step waits for what is being loaded, and some of it has come. May be called from any thread."""
+        self._board.beat(now_s, self._allowed_s)
+
     def step_began(self, plan: StepPlan, now_s: float, predicted_s: float | None) -> None:
         if plan.entered or plan.left or self._new:
             self._new.clear()
@@ -83,7 +87,8 @@ class BoardWatch:
                 self._running.pop(request_id, None)
             self._running.update((entry.request_id, None) for entry in plan.entered)
             self._show()
-        self._board.beat(now_s, max(self._patience_s, _ALLOWED_PREDICTIONS * (predicted_s or 0.0)))
+        self._allowed_s = max(self._patience_s, _ALLOWED_PREDICTIONS * (predicted_s or 0.0))
+        self._board.beat(now_s, self._allowed_s)
 
     def _show(self) -> None:
         """Who it was, should it die now: the newest first, since there may be more than the board holds."""

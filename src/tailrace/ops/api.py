@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from tailrace.ops.program import Program
+from tailrace.records import ResidencyCounts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "Limits",
     "PackedProgram",
     "Progress",
+    "ResidentExperts",
     "SampleOutputs",
     "SamplingInputs",
     "StepInputs",
@@ -48,6 +50,7 @@ class Limits:
     num_blocks: int
     block_tokens: int
     num_threads: int
+    expert_bytes: int | None = None  # of memory for experts that are loaded when they are chosen; None: all are there
 
     @property
     def max_blocks_per_sequence(self) -> int:
@@ -115,6 +118,16 @@ class Ceilings:
     dot_ops_per_s: float  # int8 multiplies and adds
 
 
+class ResidentExperts(Protocol):
+    """Experts of which not all are in memory."""
+
+    def counts(self) -> ResidencyCounts: ...
+
+    def watch(self, on_filled: Callable[[], None]) -> None:
+        """Call this, from any thread, whenever an expert has come: a step that waits for many is not hanging."""
+        ...
+
+
 class Executable(Protocol):
     """A program with its weights and its KV pool on one device."""
 
@@ -143,6 +156,11 @@ class Executable(Protocol):
 
         May be read at any time, while a step runs or after the end.
         """
+        ...
+
+    @property
+    def resident_experts(self) -> ResidentExperts | None:
+        """None where all experts are in memory, if there are any."""
         ...
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:

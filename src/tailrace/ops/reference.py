@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.errors import CheckpointError, EngineError
+from tailrace.errors import CheckpointError, EngineError, SetupError
 from tailrace.ops.api import KvFormat, Limits, Progress, SampleOutputs, SamplingInputs, StepInputs
 from tailrace.ops.packed import PackedTensor
 from tailrace.ops.program import (
@@ -57,7 +57,7 @@ class ReferenceBackend:
     ) -> "ReferencePackedProgram":
         """Dequantise every weight the program reads.
 
-        Raises CheckpointError when one is missing or has another shape than the program expects.
+        Raises CheckpointError when one is missing or has another shape than the program expects, and SetupError.
         """
         packed = self.lay_out(program, weights, limits)
         packed.fill(progress)
@@ -66,7 +66,9 @@ class ReferenceBackend:
     def lay_out(
         self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits
     ) -> "ReferencePackedProgram":
-        """Nothing is done before `fill`."""
+        """Nothing is done before `fill`. Raises SetupError when experts are to be loaded as they are chosen."""
+        if limits.expert_bytes is not None:
+            raise SetupError("the reference back end has all experts in memory: leave --lazy-experts out")
         return ReferencePackedProgram(program, weights, limits)
 
     def load(self, program: Program, weights: Mapping[str, PackedTensor], limits: Limits) -> "ReferenceExecutable":
@@ -150,6 +152,11 @@ class ReferenceExecutable:
     def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:
         """Nobody counts here."""
         return ()
+
+    @property
+    def resident_experts(self) -> None:
+        """All experts are in memory."""
+        return None
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         """Compute a step and draw one token a sampled row."""

@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -39,6 +40,7 @@ def run_engine(config: ServeConfig, packed: PackedModel, shared: Shared, metrics
 def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink", generation: int) -> None:
     metrics, board = sink.metrics, shared.board
     metrics.experts.watch(model.expert_tokens)
+    metrics.residency.watch(model.expert_residency)
     metrics.pool.watch(lambda: model.executable.kv_resident_bytes)
     step_times = model.calibrate()
     classes = config.engine.classes
@@ -52,6 +54,8 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
     intake = make_intake(model, engine_config)
     store = open_store(model, model.open_levels(config.levels), intake, metrics.levels.watch)
     bridge = EngineBridge(shared.channels, board, intake, generation, on_failure=_crash)
+    watch = BoardWatch(board, bridge.numbers, config.patience_s)
+    model.watch_experts(lambda: watch.goes_on(time.monotonic()))
     engine = build_engine(
         model,
         engine_config,
@@ -59,7 +63,7 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
         bridge.publish,
         bridge.reply,
         emit=sink.record,
-        watch=BoardWatch(board, bridge.numbers, config.patience_s),
+        watch=watch,
         tells_blocks=sink.tells_blocks,
         store=store,
         step_times=step_times,

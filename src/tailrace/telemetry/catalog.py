@@ -10,6 +10,7 @@ from tailrace.telemetry.class_catalog import CLASS_CATALOG
 from tailrace.telemetry.grpc_catalog import GRPC_CATALOG
 from tailrace.telemetry.level_catalog import LEVEL_CATALOG
 from tailrace.telemetry.metric import Kind, Metric
+from tailrace.telemetry.residency_catalog import RESIDENCY_CATALOG
 from tailrace.telemetry.shm_catalog import SHM_CATALOG
 
 __all__ = ["CATALOG", "Kind", "Metric"]
@@ -407,6 +408,7 @@ CATALOG: tuple[Metric, ...] = (
     EXPERT_TOKENS,
     EXPERT_IMBALANCE,
     *CLASS_CATALOG,
+    *RESIDENCY_CATALOG,
     *LEVEL_CATALOG,
     *ANSWER_CATALOG,
     HTTP_REQUESTS,

@@ -24,6 +24,7 @@ from tailrace.telemetry.http import HttpMetrics
 from tailrace.telemetry.levels import LevelMetrics
 from tailrace.telemetry.pool import PoolMetrics
 from tailrace.telemetry.process import ProcessMetrics
+from tailrace.telemetry.residency import ResidencyMetrics
 from tailrace.telemetry.series import (
     Histogram,
     LabelledHistogram,
@@ -44,7 +45,8 @@ class Metrics:
     """All metrics of one server: `record` is the engine's sink, `http`, `grpc` and `shm` the front ends' counters,
     and `answers` what all of them count.
 
-    `experts`, `pool` and `levels` ask for some of theirs when somebody looks; `gc_pauses` counts while it watches.
+    `experts`, `residency`, `pool` and `levels` ask for some of theirs when somebody looks; `gc_pauses` counts while it
+    watches.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Metrics:
         self.grpc = GrpcMetrics(self.answers.through("grpc"))
         self.shm = ShmMetrics(self.answers.through("shm"))
         self.experts = ExpertMetrics()
+        self.residency = ResidencyMetrics()
         self.pool = PoolMetrics()
         self.levels = LevelMetrics()
         self.gc_pauses = GcPauses()
@@ -66,9 +69,9 @@ class Metrics:
         self._registry = CollectorRegistry()
         engine = (*self.engine.series, *self.pool.series, *self.levels.series)
         own = (*self.gc_pauses.series, *self.process.series)
-        self._asked: tuple[_Asked, ...] = (self.experts, self.pool, self.levels, self.process)
+        self._asked: tuple[_Asked, ...] = (self.experts, self.residency, self.pool, self.levels, self.process)
         fronts = (*self.answers.series, *self.http.series, *self.grpc.series, *self.shm.series)
-        self._series = (*engine, *self.experts.series, *fronts, *own)
+        self._series = (*engine, *self.experts.series, *self.residency.series, *fronts, *own)
         self._registry.register(_SeriesCollector((*self._series, build), model_name))
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)

@@ -71,7 +71,7 @@ class FakeEngine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     engine = FakeEngine()
-    monkeypatch.setattr(tailrace, "Engine", lambda _model, quantize: engine, raising=False)
+    monkeypatch.setattr(tailrace, "Engine", lambda _model, quantize, config: engine, raising=False)
     monkeypatch.setattr(answers, "fetch_default_model", lambda _model: None)
     return engine
 
@@ -98,6 +98,14 @@ def test_a_model_of_a_server_is_not_narrowed_here() -> None:
     with (
         pytest.raises(SetupError, match=r"--quantize is of a model that is loaded here"),
         open_answerer(None, "http://127.0.0.1:1", None, Precision.parse("int8")),
+    ):
+        pass
+
+
+def test_experts_of_a_server_are_not_loaded_here() -> None:
+    with (
+        pytest.raises(SetupError, match=r"--lazy-experts is of a model that is loaded here"),
+        open_answerer(None, "http://127.0.0.1:1", None, lazy_experts="auto"),
     ):
         pass
 

@@ -24,6 +24,7 @@ class Recorder:
     weight_bytes = 0
     is_whole = True
     expert_loads: tuple[NDArray[np.uint64], ...] = ()
+    resident_experts = None
 
     def __init__(self) -> None:
         self.seen: list[tuple[StepInputs, SamplingInputs]] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.errors import EngineError, SetupError
+from tailrace.errors import CheckpointError, EngineError, SetupError
 from tailrace.ops import _native
 from tailrace.ops.api import (
     MAX_TOP_LOGPROBS,
@@ -21,8 +21,9 @@ from tailrace.ops.api import (
 )
 from tailrace.ops.cpu.activations import ActivationMemory
 from tailrace.ops.cpu.latent import padded_caches
-from tailrace.ops.cpu.lowering import lower, matrices_of
+from tailrace.ops.cpu.lowering import expert_weights, lower, matrices_of
 from tailrace.ops.cpu.recorder import Recorder
+from tailrace.ops.cpu.residency import ResidentExperts
 from tailrace.ops.cpu.stages import Buffer, ExpertGatedStage, GatedStage, Stage, weights_of
 from tailrace.ops.cpu.store import WeightStore
 from tailrace.ops.packed import PackedTensor
@@ -103,8 +104,9 @@ class CpuBackend:
         """Lay out every weight, without memory for them yet. Raises what `pack` raises, but for damaged values."""
         store = WeightStore(source_of(weights))
         num_matrices = matrices_of(program)
+        lazy = set() if limits.expert_bytes is None else expert_weights(program)
         for weight in program.weights.values():
-            store.plan(weight, num_matrices.get(weight.name, 1))
+            store.plan(weight, num_matrices.get(weight.name, 1), is_lazy=weight in lazy)
         stages = lower(program, store.formats)
         for stage in stages:
             match stage:
@@ -195,12 +197,16 @@ class CpuExecutable:
             activation_bytes=memory.shared_bytes,
             private_bytes=memory.private_bytes,
         )
-        recorder = Recorder(_native.Builder(native), store, memory)
+        resident = None if limits.expert_bytes is None else ResidentExperts(store, limits.expert_bytes)
+        recorder = Recorder(_native.Builder(native), store, memory, resident)
         for stage in stages:
             recorder.record(stage)
             native.need(store.num_needed(weights_of(stage)))
         embeddings = min((op.table.shape[0] for op in program.ops if isinstance(op, Embed)), default=0)
         native.finish(memory.shared[Buffer(program.logits, "float")], program.logits.cols, embeddings)
+        if resident is not None:
+            resident.start(limits.num_threads)
+        self.resident_experts = resident
         self._stages = stages
         self._expert_loads = recorder.experts.loads
         self._store = store
@@ -257,6 +263,8 @@ class CpuExecutable:
             self._program.draw(bound.native_step, bound.native_sampling, self._native_outputs)
         except ValueError as error:
             raise EngineError(f"the cpu back end refused a step: {error}") from error
+        except RuntimeError as error:
+            raise CheckpointError(f"a step needs an expert that cannot be loaded: {error}") from error
         return bound.outputs
 
     def _bind(self, step: StepInputs, sampling: SamplingInputs) -> "_Bound":
@@ -277,6 +285,8 @@ class CpuExecutable:
             self._program.compute(_native_step(step))
         except ValueError as error:
             raise EngineError(f"the cpu back end refused a step: {error}") from error
+        except RuntimeError as error:
+            raise CheckpointError(f"a step needs an expert that cannot be loaded: {error}") from error
         return self._program.logits()[: len(step.sample_rows)]
 
     def profile(self, step: StepInputs) -> list[tuple[Stage, float]]:
@@ -325,6 +335,8 @@ class CpuExecutable:
     def close(self) -> None:
         """End the threads and give back weights and KV pool. Logits that are still referenced keep them alive."""
         self._native = None
+        if self.resident_experts is not None:
+            self.resident_experts.close()
 
     @property
     def _program(self) -> _native.Program:

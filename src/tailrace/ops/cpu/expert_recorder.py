@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from tailrace.ops import _native
 from tailrace.ops.cpu.activations import ActivationMemory, Codes
+from tailrace.ops.cpu.residency import ResidentExperts
 from tailrace.ops.cpu.stages import (
     DispatchStage,
     ExpertDownStage,
@@ -39,8 +40,15 @@ class ExpertLoads:
 class ExpertRecorder:
     """Hands over stages in the order in which they were lowered: those of one mixture follow each other."""
 
-    def __init__(self, builder: _native.Builder, store: WeightStore, memory: ActivationMemory) -> None:
+    def __init__(
+        self,
+        builder: _native.Builder,
+        store: WeightStore,
+        memory: ActivationMemory,
+        resident: ResidentExperts | None = None,
+    ) -> None:
         self.loads = ExpertLoads()
+        self._resident = resident
         self._builder = builder
         self._store = store
         self._memory = memory
@@ -79,6 +87,8 @@ class ExpertRecorder:
                 normalized=routing.normalize,
                 scale=routing.scale,
             )
+            if self._resident is not None:
+                self._mixtures[op].reside(self._resident.native, self._resident.add(op))
         return self._mixtures[op]
 
     def _places(self, forms: RowForms) -> tuple[int | None, Codes | None]:

@@ -50,7 +50,7 @@ from tailrace.ops.program import (
     Weight,
 )
 
-__all__ = ["lower", "matrices_of"]
+__all__ = ["expert_weights", "lower", "matrices_of"]
 
 
 def lower(program: Program, formats: Mapping[str, KernelFormat]) -> tuple[Stage, ...]:
@@ -70,6 +70,11 @@ def matrices_of(program: Program) -> dict[str, int]:
             case _:
                 pass
     return counts
+
+
+def expert_weights(program: Program) -> set[Weight]:
+    """The weights of which a step needs the parts of chosen experts alone."""
+    return {weight for op in program.ops if isinstance(op, Experts) for weight in (op.gate, op.up, op.down)}
 
 
 class _Lowering:

@@ -5,6 +5,7 @@ from tailrace.ops.cpu.activations import ActivationMemory, Codes
 from tailrace.ops.cpu.expert_recorder import ExpertRecorder
 from tailrace.ops.cpu.index_recorder import IndexRecorder
 from tailrace.ops.cpu.latent_recorder import LatentRecorder
+from tailrace.ops.cpu.residency import ResidentExperts
 from tailrace.ops.cpu.stages import (
     AnglesStage,
     AttentionStage,
@@ -37,13 +38,19 @@ __all__ = ["Recorder"]
 class Recorder:
     """Hands stages to the native program, with weights and buffers resolved to numbers."""
 
-    def __init__(self, builder: _native.Builder, store: WeightStore, memory: ActivationMemory) -> None:
+    def __init__(
+        self,
+        builder: _native.Builder,
+        store: WeightStore,
+        memory: ActivationMemory,
+        resident: ResidentExperts | None = None,
+    ) -> None:
         self._builder = builder
         self._store = store
         self._memory = memory
         self._offsets = memory.shared
         self._index = IndexRecorder(builder, store, memory.shared)
-        self.experts = ExpertRecorder(builder, store, memory)
+        self.experts = ExpertRecorder(builder, store, memory, resident)
         self._latent = LatentRecorder(builder, store, memory)
 
     def record(self, stage: Stage) -> None:

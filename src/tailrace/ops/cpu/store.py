@@ -46,12 +46,14 @@ class WeightStore:
         self._places: dict[str, int] = {}  # in the order of weights
         self._forms: list[WeightForm] = []
         self._pairs: list[tuple[str, str]] = []  # that are interleaved
+        self._lazy: set[str] = set()
         self.formats: dict[str, KernelFormat] = {}
         self.packed = _native.Weights()
 
-    def plan(self, weight: Weight, num_matrices: int = 1) -> None:
+    def plan(self, weight: Weight, num_matrices: int = 1, *, is_lazy: bool = False) -> None:
         """Make room for a weight. Its rows may be those of `num_matrices` equal matrices, one below the other.
 
+        The matrices of a lazy one are not filled with all others, but each when somebody asks for it.
         Raises CheckpointError when it is missing or has another shape.
         """
         if weight.name not in self._source:
@@ -61,6 +63,8 @@ class WeightStore:
             raise CheckpointError(f"tensor {weight.name!r} has shape {form.shape}, the model needs {weight.shape}")
         self._places[weight.name] = len(self._forms)
         self._forms.append(form)
+        if is_lazy:
+            self._lazy.add(weight.name)
         if len(form.shape) == 1:
             self._ids[weight.name], self.formats[weight.name] = [self._vector(weight)], "f32"
             return
@@ -68,7 +72,7 @@ class WeightStore:
         rows, cols = form.shape
         self.formats[weight.name] = format_
         self._ids[weight.name] = [
-            self.packed.add_matrix(format_, rows // num_matrices, cols) for _ in range(num_matrices)
+            self.packed.add_matrix(format_, rows // num_matrices, cols, is_lazy) for _ in range(num_matrices)
         ]
 
     def interleave(self, gate: Weight, up: Weight) -> None:
@@ -101,17 +105,24 @@ class WeightStore:
         return self.packed.add_vector(np.concatenate(parts))
 
     def pieces(self) -> Iterator[Piece]:
-        """All that has to be filled, in order."""
+        """All that has to be filled before anybody asks, in order."""
         for name, place in self._places.items():
-            form, ids = self._forms[place], self._ids[name]
-            if len(form.shape) == 1:
-                continue
-            height = form.shape[0] // len(ids)
-            step = _rows_at_once(form) if form.is_narrowed else height
-            for number, id_ in enumerate(ids):
-                for row in range(0, height, step):
-                    begin = number * height + row
-                    yield Piece(place, name, begin, begin + min(step, height - row), id_, row)
+            if len(self._forms[place].shape) == 2 and name not in self._lazy:
+                for number in range(len(self._ids[name])):
+                    yield from self._pieces(name, number)
+
+    def pieces_of(self, weight: Weight, number: int) -> Iterator[Piece]:
+        """What fills one of the matrices that a weight's rows were cut into."""
+        return self._pieces(weight.name, number)
+
+    def _pieces(self, name: str, number: int) -> Iterator[Piece]:
+        place, ids = self._places[name], self._ids[name]
+        form = self._forms[place]
+        height = form.shape[0] // len(ids)
+        step = _rows_at_once(form) if form.is_narrowed else height
+        for row in range(0, height, step):
+            begin = number * height + row
+            yield Piece(place, name, begin, begin + min(step, height - row), ids[number], row)
 
     def fill(self, num_threads: int, progress: Callable[[int, int], None] | None = None) -> None:
         """Fill the memory, in order. `progress` is told how many weights are whole, of how many.
@@ -141,7 +152,7 @@ class WeightStore:
     def layout(self) -> str:
         """Names how the weights lie in memory."""
         words = [
-            (name, len(self._ids[name]), self._forms[place].shape, self.formats[name])
+            (name, len(self._ids[name]), self._forms[place].shape, self.formats[name], name in self._lazy)
             for name, place in self._places.items()
         ]
         return xxhash.xxh3_64_hexdigest(repr((words, self._pairs)).encode())
