@@ -16,7 +16,7 @@ struct Mixture {
     Routing routing;
     std::shared_ptr<ExpertPlan> plan;
     std::shared_ptr<Residency> residency{};  // or null, if all experts are always there
-    int number = 0;                        // among those of the residency
+    int number = 0;                          // among those of the residency
 
     int num_rows(const StepView& step) const;
     int num_places(const StepView& step) const { return num_rows(step) * routing.top_k; }

@@ -34,6 +34,7 @@ void Residency::choose(int number, const ExpertPlan& plan) {
     for (int expert : mixture.chosen) touch({number, expert}, is_broad(mixture));
     make_room(0, true);
     if (number > 0 && !is_broad(mixture) && !is_broad(mixtures_[number - 1])) {
+        judge(mixture);
         forecast_.learn(number, mixtures_[number - 1].chosen, mixture.chosen);
     }
     foresee(number + 1);
@@ -56,20 +57,33 @@ void Residency::touch(ExpertId id, bool is_broad) {
     if (chosen.state == State::kAbsent) chosen.state = State::kWanted;
 }
 
+void Residency::judge(const Mixture& mixture) {
+    if (mixture.likely.empty()) return;
+    const auto count = std::count_if(mixture.likely.begin(), mixture.likely.end(), [&](int expert) {
+        return std::binary_search(mixture.chosen.begin(), mixture.chosen.end(), expert);
+    });
+    accuracy_ += (static_cast<double>(count) / mixture.likely.size() - accuracy_) / 64;
+}
+
 void Residency::foresee(int number) {
+    // To fill an expert in vain takes as long as to wait for it, and somebody else may have to go for it.
+    constexpr double kWorthwhile = 0.35;
     foreseen_.clear();
     if (number == static_cast<int>(mixtures_.size())) return;
     const Mixture& before = mixtures_[number - 1];
-    std::vector<int> likely(mixtures_[number].experts.size());
-    if (is_broad(before)) {
-        std::iota(likely.begin(), likely.end(), 0);
+    Mixture& mixture = mixtures_[number];
+    const bool is_certain = is_whole(before);  // prompts so long that they need everybody
+    if (is_certain) {
+        mixture.likely.resize(mixture.experts.size());
+        std::iota(mixture.likely.begin(), mixture.likely.end(), 0);
     } else {
-        likely = forecast_.likeliest(number, before.chosen, before.chosen.size());
+        mixture.likely = forecast_.likeliest(number, before.chosen, before.chosen.size());
+        if (accuracy_ < kWorthwhile) return;
     }
-    for (int number_of_expert : likely) {
-        Expert& foreseen = mixtures_[number].experts[number_of_expert];
+    for (int likely : mixture.likely) {
+        Expert& foreseen = mixture.experts[likely];
         foreseen.foreseen_for = now_ + 1;
-        if (foreseen.state == State::kAbsent && !foreseen.has_failed) foreseen_.push_back({number, number_of_expert});
+        if (foreseen.state == State::kAbsent && !foreseen.has_failed) foreseen_.push_back({number, likely});
     }
 }
 

@@ -86,11 +86,14 @@ class Residency {
     struct Mixture {
         std::vector<Expert> experts;
         std::vector<int> chosen;  // in its last step
+        std::vector<int> likely;  // to be chosen in this one, as far as anything is known
     };
 
     Expert& expert(ExpertId id) { return mixtures_[id.mixture].experts[id.expert]; }
     bool is_broad(const Mixture& mixture) const { return mixture.chosen.size() * 2 > mixture.experts.size(); }
     void touch(ExpertId id, bool is_broad);
+    bool is_whole(const Mixture& mixture) const { return mixture.chosen.size() * 8 >= mixture.experts.size() * 7; }
+    void judge(const Mixture& mixture);
     void foresee(int mixture);
     std::optional<ExpertId> next();
     bool make_room(size_t bytes, bool is_chosen);
@@ -105,6 +108,7 @@ class Residency {
     std::condition_variable news_;
     std::vector<Mixture> mixtures_;
     Forecast forecast_;
+    double accuracy_ = 0.0;  // of forecasts, of late: how many of those that they named were chosen
     uint64_t now_ = 1;
     size_t bytes_ = 0;
     std::deque<ExpertId> wanted_;

@@ -92,8 +92,13 @@ void check_who_goes() {
 
 void check_foresight() {
     Model model(6);
-    model.serve(0, {0, 1}, 2);
-    model.serve(1, {3, 4}, 2);  // nothing was known
+    for (int step = 0; step < 40; ++step) {  // until forecasts are trusted, since they come true
+        const bool is_first = step == 0;
+        model.serve(0, {0, 1}, is_first ? 2 : 0);
+        model.serve(1, {3, 4}, is_first ? 2 : 0);
+    }
+    model.serve(0, {0, 1}, 0);
+    model.serve(1, {3, 4}, 0);
     model.serve(2, {5, 6}, 2);
     model.serve(3, {1, 2, 3}, 3);  // drives out what the first two have
     model.serve(3, {0, 1, 4}, 2);
