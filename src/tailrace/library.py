@@ -18,6 +18,7 @@ from tailrace.config import EngineConfig
 from tailrace.engine.local import LocalEngine
 from tailrace.errors import EngineError, InvalidRequest
 from tailrace.levels.config import LevelsConfig
+from tailrace.records import ResidencyCounts
 from tailrace.service.api import (
     ChatPrompt,
     ChoiceDelta,
@@ -134,6 +135,11 @@ class Engine:
     def num_requests(self) -> int:
         """Answers that are being computed or wait for their turn."""
         return self._engine.num_requests
+
+    def expert_residency(self) -> ResidencyCounts | None:
+        """With `lazy_experts`, what became of experts so far: hits, misses, memory. None where all are loaded."""
+        resident = self._executable.resident_experts
+        return None if resident is None else resident.counts()
 
     def generate(self, prompts: PromptLike | Sequence[PromptLike], **options: Unpack[Options]) -> list[Completion]:
         """Answer one prompt, or each of several, batched; they come back in order. Options: see `stream`.

@@ -122,6 +122,16 @@ def _rows(report: ModelReport, tokenizer_refusal: str | None) -> Iterator[tuple[
     yield "KV per token", format_bytes(report.kv_bytes_per_token)
     yield f"KV of {report.context_tokens:,} tokens", _kv(report)
     yield "memory needed", f"{format_bytes(report.memory_bytes)} for one request of that length"
+    if report.expert_bytes:
+        yield "with --lazy-experts", _lazily(report)
+
+
+def _lazily(report: ModelReport) -> str:
+    always = format_bytes(report.memory_bytes - report.expert_bytes)
+    return (
+        f"{always}, and as much of {format_bytes(report.expert_bytes)} of experts as there is room for: "
+        f"a token uses {format_bytes(report.chosen_expert_bytes)}"
+    )
 
 
 def _attention(report: ModelReport) -> str:

@@ -73,9 +73,21 @@ class ModelReport:
         """Weights, and the KV of one sequence that fills the context."""
         return self.weight_bytes + self.kv_bytes_at_context
 
+    @property
+    def expert_bytes(self) -> int:
+        """All experts that tokens choose among."""
+        return sum(part.bytes for part in self.classes if part.name == "experts")
+
+    @property
+    def chosen_expert_bytes(self) -> int:
+        """Those that one token chooses, in all layers: with fewer in memory, each step loads some."""
+        routing = None if self.mixture is None else self.mixture.routing
+        return 0 if routing is None else self.expert_bytes * routing.top_k // routing.num_experts
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for `--json`."""
-        return asdict(self) | {"memory_bytes": self.memory_bytes}
+        of_experts = {"expert_bytes": self.expert_bytes, "chosen_expert_bytes": self.chosen_expert_bytes}
+        return asdict(self) | {"memory_bytes": self.memory_bytes} | of_experts
 
 
 def inspect_checkpoint(

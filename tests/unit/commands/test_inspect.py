@@ -142,6 +142,7 @@ def test_what_deepseek_models_have_is_shown(
         mixture=MixtureConfig(Routing(256, 8, "sigmoid", 8, 4, "top two"), expert_size=2048, num_shared=1),
         num_mixture_layers=58,
         num_mtp_layers=1,
+        classes=(DENSE, replace(GATE, name="experts", bytes=2 << 20), NORMS),
     )
     shown = shown_of(deepseek, monkeypatch, capsys)
     for expected in (
@@ -149,6 +150,7 @@ def test_what_deepseek_models_have_is_shown(
         "index 64 heads, 128 wide, keeps 2,048 tokens",
         "experts 256 in each of 58 layers, 2048 wide: 8 used from 4 of 8 groups, 1 shared",
         "parameters in use 4,000 for a token",
+        "with --lazy-experts 2.0 MiB, and as much of 2.0 MiB of experts as there is room for: a token uses 64.0 KiB",
         "multi-token prediction in the file, not loaded, and not among the parameters; layers: 1",
     ):
         assert expected in shown

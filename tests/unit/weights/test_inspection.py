@@ -133,6 +133,8 @@ def test_a_token_uses_the_experts_it_chooses(tmp_path: Path) -> None:
         DEEPSEEK["V3"].latent,
         DEEPSEEK["V3"].mixture,
     )
+    assert report.expert_bytes == all_experts * 4  # float32
+    assert report.chosen_expert_bytes == report.expert_bytes * 3 // 8
     assert report.sparse is None
 
 
