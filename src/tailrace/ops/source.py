@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from tailrace.errors import CheckpointError
 from tailrace.ops.packed import PackedTensor, WeightFormat, has_half_scales
 
-__all__ = ["WeightForm", "WeightSource", "source_of"]
+__all__ = ["ReadsAhead", "WeightForm", "WeightSource", "source_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,15 @@ class WeightSource(Protocol):
 
     def release(self, name: str, begin: int, end: int) -> None:
         """What `part` gave has been copied: its pages are not needed in memory any more."""
+        ...
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A source that reads from files."""
+
+    def read_ahead(self, name: str, begin: int, end: int) -> None:
+        """These rows will be asked for soon. Nobody waits for it."""
         ...
 
 

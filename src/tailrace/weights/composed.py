@@ -11,7 +11,7 @@ from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
 from tailrace.ops.raw import RawParts, cut_parts
 from tailrace.weights.stored import Shape, StoredTensor, raw_parts
 
-__all__ = ["Bands", "Cut", "Stacked", "Turned", "cut"]
+__all__ = ["Bands", "Cut", "Stacked", "Turned", "cut", "read_ahead"]
 
 
 @runtime_checkable
@@ -70,6 +70,22 @@ class Cut:
         """Once the last rows are done."""
         if self.end == self.whole.shape[0]:
             self.whole.release()
+
+
+@runtime_checkable
+class _ReadAhead(Protocol):
+    """A tensor of which it is known where in a file it lies."""
+
+    def read_ahead(self) -> None: ...
+
+
+def read_ahead(stored: StoredTensor) -> None:
+    """Have the system begin to read a tensor, where that is simple."""
+    if isinstance(stored, Stacked):
+        for part in stored.parts:
+            read_ahead(part)
+    elif isinstance(stored, _ReadAhead):
+        stored.read_ahead()
 
 
 _DTYPES: dict[WeightFormat | None, str] = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}

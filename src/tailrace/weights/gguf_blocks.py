@@ -131,6 +131,9 @@ class GgufTensor:
         form = BLOCK_FORMS.get(self.stored_format)
         return form and [_raw(self._blocks(), self.shape[-1], form)]
 
+    def read_ahead(self) -> None:
+        self.info.file.read_ahead(self.info.span)
+
     def release(self) -> None:
         self.info.file.release(self.info.span)
 

@@ -11,7 +11,7 @@ from tailrace.errors import CheckpointError, UnsupportedModel
 from tailrace.models.config import ModelConfig
 from tailrace.ops.packed import GROUP, PackedTensor, WeightFormat, from_float32
 from tailrace.ops.source import WeightForm
-from tailrace.weights.composed import Stacked, cut
+from tailrace.weights.composed import Stacked, cut, read_ahead
 from tailrace.weights.expected import expected_shapes
 from tailrace.weights.finite import is_finite
 from tailrace.weights.layer_settings import LayerSettings
@@ -82,6 +82,10 @@ class LazyTensors(Mapping[str, PackedTensor]):
             count, squares = self._noted.get(name, (0, 0.0))
             self._noted[name] = count, squares = count + 1, squares + error**2
             self.errors[name] = sqrt(squares / count)
+
+    def read_ahead(self, name: str, begin: int, end: int) -> None:
+        """Have the system begin to read what will be asked for."""
+        read_ahead(cut(self.stored[name], begin, end))
 
     def release(self, name: str, begin: int, end: int) -> None:
         """Give the memory back that the file took for what `part` gave."""

@@ -121,6 +121,9 @@ class SafetensorsTensor:
         form = _READABLE[self.stored_format][0]
         return [RawMatrix.of_floats(form, self.packed().values)] if len(self.shape) == 2 else None
 
+    def read_ahead(self) -> None:
+        self.file.read_ahead((self.begin, self.end))
+
     def release(self) -> None:
         self.file.release((self.begin, self.end))
 

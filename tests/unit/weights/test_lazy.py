@@ -15,12 +15,14 @@ from tailrace.errors import CheckpointError, SetupError
 from tailrace.models.config import MixtureConfig
 from tailrace.ops.packed import quantize_int4, quantize_int8
 from tailrace.ops.program import Routing
-from tailrace.ops.source import WeightForm, source_of
+from tailrace.ops.source import ReadsAhead, WeightForm, source_of
 from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
+from tailrace.weights.mapped import MappedFile
 from tailrace.weights.names import tensor_class
 from tailrace.weights.precision import Quantize
+from tailrace.weights.tiny_deepseek import tiny_deepseek_path
 from tests.support.resident import resident_kib
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek
 from tests.unit.weights.model_files import GgmlType, write_directory, write_gguf
@@ -301,3 +303,33 @@ def test_parts_are_those_of_the_whole_and_of_the_form_that_was_said(tmp_path: Pa
         part = source.part(name, begin, end)
         assert part.format == form.format
         np.testing.assert_array_equal(part.dequantize(), whole.dequantize()[begin:end])
+
+
+@pytest.fixture
+def read_ahead(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The bytes that were asked for."""
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(MappedFile, "read_ahead", lambda _file, span: asked.append(span))
+    return asked
+
+
+def test_the_rows_of_an_expert_are_read_ahead_where_they_lie(read_ahead: list[tuple[int, int]]) -> None:
+    tensors = open_gguf(tiny_deepseek_path()).tensors
+    assert isinstance(tensors, ReadsAhead)
+    tensors.read_ahead("layers.1.experts.gate", 3 * 64, 4 * 64)
+    tensors.read_ahead("layers.1.experts.gate", 4 * 64, 5 * 64)
+
+    (begin, end), (next_begin, next_end) = read_ahead
+    assert end == next_begin
+    assert end - begin == next_end - next_begin == 64 * 256 // 32 * 34  # Q8_0
+
+
+def test_experts_that_are_tensors_of_their_own_are_read_ahead_each(
+    tmp_path: Path, read_ahead: list[tuple[int, int]]
+) -> None:
+    write_deepseek(tmp_path, DEEPSEEK["V3"], dtype="float16")
+    tensors = open_directory(tmp_path).tensors
+    assert isinstance(tensors, ReadsAhead)
+    tensors.read_ahead("layers.1.experts.up", 32, 3 * 32)
+
+    assert [end - begin for begin, end in read_ahead] == 2 * [32 * 64 * 2]

@@ -61,3 +61,13 @@ def test_a_file_that_is_gone_was_not_written_to(tmp_path: Path) -> None:
     mapped = map_file(path)
     path.unlink()
     mapped.check_unchanged()
+
+
+def test_any_bytes_may_be_read_ahead(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 64)
+    file = map_file(path)
+    for span in ((0, 1), (4097, 9000), (0, 1 << 20), (5, 5), (1 << 20, 1 << 21)):
+        file.read_ahead(span)
+
+    assert file.array(np.uint8, 2, 255).tolist() == [255, 0]

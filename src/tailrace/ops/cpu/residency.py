@@ -85,6 +85,8 @@ class _Filling:
     def _fill(self, mixture: int, expert: int) -> None:
         try:
             for weight in self.mixtures[mixture]:
+                self.store.read_ahead(weight, expert)
+            for weight in self.mixtures[mixture]:
                 for piece in self.store.pieces_of(weight, expert):
                     self.store.fill_piece(piece)
         except Exception as error:

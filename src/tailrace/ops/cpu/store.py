@@ -15,7 +15,7 @@ from tailrace.ops.cpu.arrays import exportable, scales_as
 from tailrace.ops.cpu.stages import KernelFormat
 from tailrace.ops.packed import PackedTensor
 from tailrace.ops.program import Weight
-from tailrace.ops.source import WeightForm, WeightSource
+from tailrace.ops.source import ReadsAhead, WeightForm, WeightSource
 
 __all__ = ["MemoryKind", "Piece", "WeightStore"]
 
@@ -110,6 +110,12 @@ class WeightStore:
             if len(self._forms[place].shape) == 2 and name not in self._lazy:
                 for number in range(len(self._ids[name])):
                     yield from self._pieces(name, number)
+
+    def read_ahead(self, weight: Weight, number: int) -> None:
+        """One of the matrices that a weight's rows were cut into will soon be filled."""
+        if isinstance(self._source, ReadsAhead):
+            height = weight.shape[0] // len(self._ids[weight.name])
+            self._source.read_ahead(weight.name, number * height, (number + 1) * height)
 
     def pieces_of(self, weight: Weight, number: int) -> Iterator[Piece]:
         """What fills one of the matrices that a weight's rows were cut into."""
