@@ -103,7 +103,8 @@ def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
 
 
 def test_keys_and_values_are_kept_as_the_map_says(served: list[ServeConfig]) -> None:
-    assert main(["serve", "--quantize", "int4,attention=float,kv=int8"]) == 0
+    assert main(["serve", "--quantize", "int4,attention=float,kv=int8", "--lazy-experts", "2GiB"]) == 0
+    assert served[0].engine.lazy_experts == 2 << 30
     assert served[0].engine.kv_cache_dtype == "int8"
     assert served[0].source.quantize == Precision.parse("int4,attention=float,kv=int8")
 

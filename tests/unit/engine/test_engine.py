@@ -5,7 +5,7 @@ import pytest
 
 from tailrace.engine.engine import Engine
 from tailrace.engine.intake import Intake, IntakeConfig
-from tailrace.errors import Overloaded, RefusalReason
+from tailrace.errors import CheckpointError, Overloaded, RefusalReason
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
 from tailrace.records import LoadRecord, Record, RequestRecord, StepRecord
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
@@ -18,10 +18,11 @@ class CountingRunner:
 
     def __init__(self) -> None:
         self.fail = False
+        self.failure: Exception = RuntimeError("the device is gone")
 
     def run(self, plan: StepPlan) -> StepResult:
         if self.fail:
-            raise RuntimeError("the device is gone")
+            raise self.failure
         return StepResult(
             plan.step_id,
             tuple(
@@ -219,6 +220,16 @@ def test_a_failing_step_ends_every_request_with_an_error_and_the_loop(bench: Ben
     ends = {event.request_id: event.error for event in bench.events if event.finish_reason is FinishReason.ERROR}
     assert set(ends) == {"a", "b"}
     assert all(error == "the engine failed; see the server's log" for error in ends.values())
+
+
+def test_a_part_of_the_model_that_cannot_be_read_ends_it_with_the_reason(bench: Bench) -> None:
+    bench.runner.fail = True
+    bench.runner.failure = CheckpointError("model.gguf: tensor 'x' is damaged")
+    bench.submit("a")
+    in_thread(bench, lambda: None)
+
+    (error,) = [event.error for event in bench.events if event.finish_reason is FinishReason.ERROR]
+    assert error == "the engine ended: model.gguf: tensor 'x' is damaged"
 
 
 def test_an_engine_left_alone_gives_all_memory_back_and_says_so(bench: Bench) -> None:

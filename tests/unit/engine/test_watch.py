@@ -58,3 +58,14 @@ def test_a_step_that_should_take_long_has_the_time() -> None:
     assert board.overdue_s(29.0) < 0.0 < board.overdue_s(31.0)
     watch.came_round(31.0)
     assert board.overdue_s(40.0) < 0.0 < board.overdue_s(42.0)
+
+
+def test_a_step_that_waits_for_what_comes_piece_by_piece_does_not_hang() -> None:
+    board = Board(max_running=4)
+    watch = BoardWatch(board, numbers, patience_s=10.0)
+    watch.step_began(plan(), 0.0, None)
+    watch.goes_on(9.0)
+    assert board.overdue_s(18.0) < 0.0 < board.overdue_s(20.0)
+    watch.step_began(plan(), 20.0, 3.0)
+    watch.goes_on(21.0)
+    assert board.overdue_s(50.0) < 0.0 < board.overdue_s(52.0)  # as long as it may take anyhow

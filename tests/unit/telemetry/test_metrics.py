@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tailrace.records import LoadRecord, PoolRecord, RequestRecord, StepRecord
+from tailrace.records import LoadRecord, PoolRecord, RequestRecord, ResidencyCounts, StepRecord
 from tailrace.telemetry.catalog import CATALOG, Kind
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.telemetry.series import Histogram
@@ -194,6 +194,25 @@ def test_experts_are_counted_by_layer_when_somebody_looks(metrics: Metrics) -> N
     assert shown['tailrace_expert_imbalance_ratio{layer="1"}'] == 2
     assert shown['tailrace_expert_tokens_total{layer="3"}'] == 0
     assert shown['tailrace_expert_imbalance_ratio{layer="3"}'] == 1
+
+
+def test_experts_that_come_and_go_are_counted_and_go_on_from_those_of_the_engine_before(metrics: Metrics) -> None:
+    metrics.residency.watch(lambda: ResidencyCounts(7, 3, 2, 5, 1, 0.5, num_resident=4, resident_bytes=400))
+    before = metrics.snapshot()
+    after = Metrics(model_name="m", version="1")
+    after.go_on_from(before)
+    after.residency.watch(lambda: ResidencyCounts(hits=1, misses=2, num_resident=2, resident_bytes=200))
+    samples(after)
+    shown = samples(after)  # twice: what was counted once is not counted again
+
+    assert shown['tailrace_experts_chosen_total{outcome="hit"}'] == 8
+    assert shown['tailrace_experts_chosen_total{outcome="miss"}'] == 5
+    assert shown["tailrace_experts_evicted_total"] == 2
+    assert shown['tailrace_experts_foreseen_total{outcome="loaded"}'] == 5
+    assert shown['tailrace_experts_foreseen_total{outcome="hit"}'] == 1
+    assert shown["tailrace_expert_wait_seconds_total"] == 0.5
+    assert shown["tailrace_experts_resident"] == 2
+    assert shown["tailrace_expert_resident_bytes"] == 200
 
 
 def test_a_model_without_experts_shows_none(metrics: Metrics) -> None:
