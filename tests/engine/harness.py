@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tailrace.app import LoadedModel, build_engine, load_model
+from tailrace.classes import STANDARD
 from tailrace.config import EngineConfig
 from tailrace.engine.engine import Engine
 from tailrace.engine.intake import Intake, IntakeConfig
@@ -17,7 +18,14 @@ __all__ = ["Harness", "MakeHarness", "make_harness"]
 
 MAX_MODEL_TOKENS = 1024
 _POLL_S = 0.05
-CONFIG = EngineConfig(backend="cpu", kv_memory_bytes=64 << 20, budget_tokens=256, max_running=16, max_queued=64)
+CONFIG = EngineConfig(
+    backend="cpu",
+    kv_memory_bytes=64 << 20,
+    budget_tokens=256,
+    max_running=16,
+    max_queued=64,
+    classes=STANDARD.patient,  # nobody is refused because the machine is busy with something else
+)
 
 
 @dataclass

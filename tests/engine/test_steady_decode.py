@@ -30,6 +30,8 @@ TOKEN_BYTES = 4 * 17 / 16  # a buffer takes a sixteenth more than it needs
 class NoDevice:
     """An executable that draws one token for ever."""
 
+    is_whole = True
+
     def __init__(self) -> None:
         self._drawn = SampleOutputs(
             np.full(NUM_STREAMS, 70_000, np.int32),

@@ -106,7 +106,7 @@ def poison(name: str) -> Request:
 
 
 def test_nothing_is_seen_of_those_who_took_the_place(backend: str, alone: list[int]) -> None:
-    harness = harness_of(backend, 16)
+    harness = harness_of(backend, 16, chunk_tokens=64)  # or it would depend on the machine's speed who runs with whom
     assert answer_of(harness, request("clean", PROMPT), *(poison(f"poison {n}") for n in range(4))) == alone
     assert max(record.num_running for record in harness.steps) == 4
 

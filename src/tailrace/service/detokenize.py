@@ -38,7 +38,7 @@ class Detokenizer:
 
     `at_start` says that no text comes before this sequence: then the leading space that some vocabularies put on the
     first word is dropped. `num_broken_off` is how many characters of the last token's text belong to the tokens before:
-    1 where it ended an unfinished character instead of going on with it.
+    none, but where it ended an unfinished character instead of going on with it.
     """
 
     def __init__(self, texts: TokenTexts, *, at_start: bool = False) -> None:
@@ -71,7 +71,7 @@ class Detokenizer:
         return text
 
     def _complete(self, raw: bytes) -> str:
-        self.num_broken_off = int(_is_broken_off(self._pending, raw))
+        self.num_broken_off = _num_broken_off(self._pending, raw)
         joined = self._pending + raw
         text, consumed = utf_8_decode(joined, "replace", False)
         self._pending = joined[consumed:]
@@ -82,12 +82,13 @@ class Detokenizer:
         return text.removeprefix(" ")
 
 
-def _is_broken_off(pending: bytes, raw: bytes) -> bool:
-    """Whether the unfinished character `pending` cannot go on with what follows."""
-    if not pending:
-        return False
+def _num_broken_off(pending: bytes, raw: bytes) -> int:
+    """How many characters `pending` becomes if it cannot go on with what follows; 0: it can."""
+    if not pending or not raw:
+        return 0
     try:
         utf_8_decode(pending + raw[:1], "strict", False)
     except UnicodeDecodeError:
-        return True
-    return False
+        return len(pending.decode("utf-8", "replace"))
+    # Half of a surrogate pair is no character, which the decoder says only when it has seen the third byte.
+    return int(pending == b"\xed" and raw[:1] >= b"\xa0")

@@ -80,3 +80,25 @@ def test_byte_tokens_of_sentencepiece_join_to_a_character() -> None:
 def test_an_id_outside_the_vocabulary_has_no_text(outside: int) -> None:
     tokenizer = byte_level_tokenizer()
     assert _feed_all(tokenizer, [outside, *_ids(tokenizer, b"h")]) == ["", "h", ""]
+
+
+@pytest.mark.parametrize("lead", [0xC3, 0xE0, 0xE4, 0xED, 0xEF, 0xF0, 0xF4])
+def test_whatever_breaks_a_character_off_it_is_known_how_many_characters_its_bytes_are(lead: int) -> None:
+    """Of every beginning that a decoder waits on, and every byte behind it: where the byte's own text begins."""
+    tokenizer = byte_level_tokenizer()
+    texts = TokenTexts(tokenizer.vocabulary, skip_special_tokens=True)
+    single = [_ids(tokenizer, bytes([byte]))[0] for byte in range(256)]
+    begun = [bytes([lead]), *(bytes([lead, second]) for second in range(0x80, 0xC0))]
+    for pending in begun:
+        for byte in range(256):
+            detokenizer = Detokenizer(texts)
+            out = "".join(detokenizer.feed(single[each]) for each in pending)
+            detokenizer.feed(single[byte])
+            assert len(out) + detokenizer.num_broken_off == _place(pending, byte), (pending, byte)
+
+
+def _place(before: bytes, byte: int) -> int:
+    """Characters in front of the byte; one that it goes on with is not in front of it."""
+    alone, together = before.decode("utf-8", "replace"), (before + bytes([byte])).decode("utf-8", "replace")
+    goes_on = alone + bytes([byte]).decode("utf-8", "replace") != together
+    return len(alone) - goes_on
