@@ -1,5 +1,6 @@
 """A client of one HTTP/2 connection with prior knowledge, over a blocking socket: what was received, by stream."""
 
+import contextlib
 import socket
 from collections import defaultdict
 from collections.abc import Callable
@@ -70,7 +71,8 @@ class Http2Client:
         for event in self.h2.receive_data(data):
             self._note(event)
         if not self.goodbyes:
-            self.flush()
+            with contextlib.suppress(ConnectionError):  # closed meanwhile, as the next read will say
+                self.flush()
 
     def _note(self, event: Event) -> None:
         if isinstance(event, ResponseReceived):
