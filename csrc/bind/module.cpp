@@ -111,9 +111,8 @@ void fill_float(Weights& weights, int id, int first_row, const AnyMatrix& values
 void place(Weights& weights, const std::string& kind) {
     const size_t bytes = weights.planned_bytes();
     if (kind == "private") return weights.place(Memory(bytes));
-    if (kind == "pages") return weights.place(Memory::of_small_pages(bytes));
     if (kind == "shared") return weights.place(Memory::shared(bytes));
-    throw std::invalid_argument("no memory of kind '" + kind + "': choose one of private, pages, shared");
+    throw std::invalid_argument("no memory of kind '" + kind + "': choose one of private, shared");
 }
 
 int add_vector(Weights& weights, const Vector<float>& values) {

@@ -50,8 +50,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_MAX_WARM_START_S = 60.0  # so long a server says that it is not ready while it computes what is expected
-
 
 def start_engine(
     model: LoadedModel,

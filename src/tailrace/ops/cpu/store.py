@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import xxhash
@@ -17,9 +17,7 @@ from tailrace.ops.packed import PackedTensor
 from tailrace.ops.program import Weight
 from tailrace.ops.source import ReadsAhead, WeightForm, WeightSource
 
-__all__ = ["MemoryKind", "Piece", "WeightStore"]
-
-MemoryKind = Literal["private", "pages", "shared"]
+__all__ = ["Piece", "WeightStore"]
 
 _PIECE_VALUES = 1 << 22  # that are narrowed at once: 16 MiB in float32
 _TILE_ROWS = 16
