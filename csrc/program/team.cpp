@@ -10,6 +10,8 @@ namespace tailrace {
 
 namespace {
 
+constexpr uint64_t kNoPiece = std::numeric_limits<int>::max();  // stands behind the last piece of any step
+
 void relax() {
 #if defined(__x86_64__)
     _mm_pause();
@@ -65,16 +67,20 @@ void Team::close() {
 }
 
 void Team::run(Work& work, const std::vector<int>& counts) {
+    const uint32_t step = steps_.load(std::memory_order_relaxed) + 1;
+    const uint64_t first = static_cast<uint64_t>(step) << 32;
+    // Before anything of the new step is there to be seen: a late thread that has looked at the number behind the last
+    // piece of the old step would else find that the new one has such a piece, and take it.
+    next_.store(first | kNoPiece, std::memory_order_relaxed);
     work_ = &work;
     int end = 0;
     for (int stage = 0; stage < num_stages_; ++stage) {
         end += counts[stage];
-        ends_[stage].store(end, std::memory_order_relaxed);
+        ends_[stage].store(end, std::memory_order_release);
     }
-    num_pieces_.store(end, std::memory_order_relaxed);
-    num_done_.store(0, std::memory_order_relaxed);
-    const uint32_t step = steps_.load(std::memory_order_relaxed) + 1;
-    next_.store(static_cast<uint64_t>(step) << 32, std::memory_order_release);
+    num_pieces_.store(end, std::memory_order_release);
+    num_done_.store(0, std::memory_order_release);
+    next_.store(first, std::memory_order_release);
     steps_.store(step, std::memory_order_release);
     steps_.notify_all();
     take_part(0);
@@ -101,9 +107,10 @@ void Team::take_part(int thread) {
             entered = -1;
         }
         const int number = static_cast<int>(ticket & 0xffffffff);
-        if (number >= num_pieces_.load(std::memory_order_relaxed)) return;
-        while (stage < num_stages_ - 1 && ends_[stage].load(std::memory_order_relaxed) <= number) ++stage;
-        const int begin = stage > 0 ? ends_[stage - 1].load(std::memory_order_relaxed) : 0;
+        // Who sees anything of a later step sees that the ticket is of an earlier one, and does not get the piece.
+        if (number >= num_pieces_.load(std::memory_order_acquire)) return;
+        while (stage < num_stages_ - 1 && ends_[stage].load(std::memory_order_acquire) <= number) ++stage;
+        const int begin = stage > 0 ? ends_[stage - 1].load(std::memory_order_acquire) : 0;
         if (num_done_.load(std::memory_order_acquire) < begin) {
             // Not taken yet: whoever is awake when the stage may begin shall have the piece.
             wait_until(num_done_, [this, begin, step](int done) {

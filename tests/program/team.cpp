@@ -14,6 +14,7 @@ namespace {
 constexpr int kStages = 24;
 constexpr int kMostPieces = 7;
 constexpr int kSteps = 2000;
+constexpr int kMoments = 60000;
 
 class Trial final : public tailrace::Work {
   public:
@@ -48,6 +49,34 @@ class Trial final : public tailrace::Work {
     std::atomic<int> num_wrong_{0};
 };
 
+// Steps so short that threads come late to nearly each. Whoever takes a piece that is not of its step is counted; a
+// step of which too many pieces are done never ends.
+class Moment final : public tailrace::Work {
+  public:
+    int num_runs() const { return num_runs_.load(); }
+
+  private:
+    void run(int, int, int) override { ++num_runs_; }
+
+    std::atomic<int> num_runs_{0};
+};
+
+bool run_moments(int num_threads, int num_stages, std::mt19937& random) {
+    tailrace::Team team(num_threads, num_stages);
+    for (int step = 0; step < kMoments; ++step) {
+        std::vector<int> counts(num_stages);
+        int num_pieces = 0;
+        for (int& count : counts) num_pieces += count = static_cast<int>(1 + random() % 3);
+        Moment moment;
+        team.run(moment, counts);
+        if (moment.num_runs() != num_pieces) {
+            std::printf("moment %d on %d threads went wrong\n", step, num_threads);
+            return false;
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,5 +93,6 @@ int main(int argc, char** argv) {
             return 1;
         }
     }
+    if (!run_moments(num_threads, 1, random) || !run_moments(num_threads, 2, random)) return 1;
     std::printf("%d steps on %d threads\n", kSteps, num_threads);
 }
