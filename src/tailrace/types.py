@@ -15,6 +15,7 @@ __all__ = [
     "Explain",
     "Explanation",
     "FinishReason",
+    "Guide",
     "Invalidate",
     "Invalidated",
     "Level",
@@ -52,6 +53,7 @@ class FinishReason(StrEnum):
     LENGTH = "length"  # max_tokens, or the model's context, is used up
     ABORT = "abort"  # the client went away or cancelled
     ERROR = "error"  # the engine failed; the stream carries an error
+    TOOL_CALLS = "tool_calls"  # as STOP, of an answer that calls tools: the text side finds that out
 
 
 class PreemptionCause(StrEnum):
@@ -87,6 +89,13 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True)
+class Guide:
+    """What an answer must look like: a grammar in the words of llguidance (Lark, or its JSON)."""
+
+    grammar: str
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One sequence to compute: `n` choices of a client are `n` requests.
 
@@ -107,6 +116,7 @@ class Request:
     itl_s: float | None = None
     queue_ttl_s: float | None = None  # refused when it has not started by then
     is_resumed: bool = False  # it was let in before: handed back after a crash, with the time when it first arrived
+    guide: Guide | None = None  # tokens that it does not allow are never chosen
 
     @property
     def num_prompt_tokens(self) -> int:

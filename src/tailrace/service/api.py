@@ -6,10 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tailrace.classes import ServiceClasses
+from tailrace.service.answer_form import ALL_TEXT, AnswerForm
+from tailrace.service.output_format import OutputFormat, OutputKind
+from tailrace.service.tools import ANY_CALLS, CallDelta, Tool, ToolChoice, ToolMode
 from tailrace.types import (
     BlockTarget,
     Explanation,
     FinishReason,
+    Guide,
     Invalidated,
     Level,
     MissReason,
@@ -21,6 +25,10 @@ from tailrace.types import (
 )
 
 __all__ = [
+    "ALL_TEXT",
+    "ANY_CALLS",
+    "AnswerForm",
+    "CallDelta",
     "ChatPrompt",
     "ChoiceDelta",
     "Generation",
@@ -31,6 +39,8 @@ __all__ = [
     "ListedPrompt",
     "ModelCard",
     "Output",
+    "OutputFormat",
+    "OutputKind",
     "Prompt",
     "Service",
     "SettledGeneration",
@@ -38,14 +48,20 @@ __all__ = [
     "TextLogprob",
     "TextPrompt",
     "TokenPrompt",
+    "Tool",
+    "ToolChoice",
+    "ToolMode",
     "Usage",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """Messages as the client sent them (role, content, ...); `template_args` reach the chat template as variables.
+    """Messages in the shape that chat templates know; `template_args` reach the chat template as variables.
 
+    A message has `role` (system, user, assistant, tool) and `content`; the assistant's perhaps `reasoning_content` and
+    `tool_calls`, each `{"id", "type": "function", "function": {"name", "arguments"}}` with the arguments as a string of
+    JSON; a tool's `tool_call_id`. `thinking` and `effort` are None where the client leaves it to the model's format.
     `param` is what the client calls them, for errors.
     """
 
@@ -53,6 +69,10 @@ class ChatPrompt:
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     template_args: Mapping[str, Any] = field(default_factory=dict)
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ANY_CALLS
+    thinking: bool | None = None
+    effort: str | None = None  # how much to think: minimal, low, medium, high, xhigh, max
     param: str = field(default="messages", compare=False)
 
 
@@ -132,6 +152,7 @@ class Generation:
     seed: int | None = None
     standing: Standing = Standing()
     ends_with_context: bool = False
+    output_format: OutputFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +169,14 @@ class TextLogprob:
     logprob: float
     top: tuple["TextLogprob", ...] = ()
     offset: int = 0
+    is_reasoning: bool = False
 
 
 @dataclass(slots=True)
 class ChoiceDelta:
     """New text of choice `index`; the last delta of a choice has `finish_reason` (and may have no text).
 
+    Its reasoning comes before its text, and its text before its calls: what comes in another order is several deltas.
     Never changed, but not frozen: there is one for nearly each token, and a frozen one takes five times as long.
     """
 
@@ -164,6 +187,8 @@ class ChoiceDelta:
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None  # the stop string or token id that ended it
     error: str | None = None
+    reasoning: str = ""
+    calls: tuple[CallDelta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +203,7 @@ class Usage:
     cached_tokens: int
     found: tuple[tuple[Level, int], ...] = ()
     miss_reason: MissReason | None = None
+    reasoning_tokens: int = 0  # of the completion tokens, those in front of the answer itself
 
     @classmethod
     def of_prompt(cls, prompt_tokens: int, completion_tokens: int, prefix: PrefixReport | None) -> "Usage":
@@ -201,6 +227,7 @@ class Usage:
             sum(usage.cached_tokens for usage in usages),
             tuple((level, found[level]) for level in Level if found[level]),
             max(missed, key=lambda reason: missed[reason], default=None),
+            sum(usage.reasoning_tokens for usage in usages),
         )
 
     @property
@@ -301,6 +328,8 @@ class SettledGeneration:
     echoed: str
     cache_salt: str
     standing: Standing
+    form: AnswerForm = ALL_TEXT
+    guide: Guide | None = None
 
 
 @dataclass(frozen=True, slots=True)
