@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.errors import InvalidRequest, RequestError, UnavailableError
 from tailrace.service.api import (
+    CallDelta,
     ChoiceDelta,
     Generation,
     Journal,
@@ -31,7 +32,7 @@ from tailrace.types import (
     TenantTarget,
 )
 
-__all__ = ["MODEL", "ScriptedService", "ScriptedStream", "Step", "finish", "token"]
+__all__ = ["MODEL", "ScriptedService", "ScriptedStream", "Step", "call", "finish", "thought", "token"]
 
 MODEL = ModelCard("tiny", aliases=("tiny-latest",), created_s=1_700_000_000, max_model_tokens=512, vocab_size=1000)
 
@@ -43,6 +44,17 @@ Step = ChoiceDelta | Exception | asyncio.Event
 
 def token(text: str, index: int = 0, logprobs: tuple[TextLogprob, ...] = ()) -> ChoiceDelta:
     return ChoiceDelta(index, text, token_ids=(1,), logprobs=logprobs)
+
+
+def thought(text: str, index: int = 0) -> ChoiceDelta:
+    """A token of reasoning."""
+    return ChoiceDelta(index, "", token_ids=(1,), reasoning=text)
+
+
+def call(number: int, arguments: str = "", name: str = "", index: int = 0) -> ChoiceDelta:
+    """A token of a call, which is its first if it has a name."""
+    delta = CallDelta(number, arguments, f"call_{index}_{number}" if name else "", name)
+    return ChoiceDelta(index, "", token_ids=(1,), calls=(delta,))
 
 
 def finish(
@@ -62,6 +74,7 @@ class ScriptedStream:
     prompt_tokens: int = 7
     cached_tokens: int = 4
     num_tokens: int = 0
+    num_reasoning_tokens: int = 0
     num_read: int = 0
     most_at_once: int = 128
     place: int = 0
@@ -71,7 +84,14 @@ class ScriptedStream:
     @property
     def usage(self) -> Usage:
         found = ((Level.ENGINE, 1), (Level.HOST, self.cached_tokens - 1))
-        return Usage(self.prompt_tokens, self.num_tokens, self.cached_tokens, found, MissReason.EVICTED)
+        return Usage(
+            self.prompt_tokens,
+            self.num_tokens,
+            self.cached_tokens,
+            found,
+            MissReason.EVICTED,
+            self.num_reasoning_tokens,
+        )
 
     async def take(self) -> Sequence[ChoiceDelta]:
         """What the script has before its next gate that is closed, or its next failure."""
@@ -87,6 +107,7 @@ class ScriptedStream:
                 await step.wait()
             else:
                 self.num_tokens += len(step.token_ids)
+                self.num_reasoning_tokens += len(step.token_ids) if step.reasoning else 0
                 self.num_read += 1
                 deltas.append(step)
         return deltas

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tailrace.errors import EngineError
 from tailrace.frontends.ends import check_end
+from tailrace.frontends.sections import Section, SectionKind, Sections
 from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.types import FinishReason
 
@@ -13,15 +14,32 @@ __all__ = ["Gathered", "WholeChoice"]
 
 @dataclass(frozen=True, slots=True)
 class WholeChoice:
-    text: str
+    """`sections` are its reasoning, text and calls in their order. `logprobs` are of all tokens."""
+
+    sections: Sequence[Section]
     logprobs: Sequence[TextLogprob]
     finish_reason: FinishReason
     stop_reason: str | int | None
 
+    @property
+    def text(self) -> str:
+        return self._all(SectionKind.TEXT)
+
+    @property
+    def reasoning(self) -> str:
+        return self._all(SectionKind.REASONING)
+
+    @property
+    def calls(self) -> list[Section]:
+        return [section for section in self.sections if section.kind is SectionKind.CALL]
+
+    def _all(self, kind: SectionKind) -> str:
+        return "".join([section.text for section in self.sections if section.kind is kind])
+
 
 @dataclass(slots=True)
 class _Growing:
-    texts: list[str] = field(default_factory=list)
+    sections: Sections = field(default_factory=Sections)
     logprobs: list[TextLogprob] = field(default_factory=list)
     end: ChoiceDelta | None = None
 
@@ -35,7 +53,7 @@ class Gathered:
     def add(self, delta: ChoiceDelta) -> None:
         """Raises when the choice failed."""
         choice = self._choices[delta.index]
-        choice.texts.append(delta.text)
+        choice.sections.add(delta)
         choice.logprobs.extend(delta.logprobs)
         if delta.finish_reason is not None:
             check_end(delta)
@@ -50,4 +68,4 @@ def _whole(choice: _Growing) -> WholeChoice:
     end = choice.end
     if end is None or end.finish_reason is None:
         raise EngineError("the stream ended before all of its choices did")
-    return WholeChoice("".join(choice.texts), choice.logprobs, end.finish_reason, end.stop_reason)
+    return WholeChoice(choice.sections.so_far(), choice.logprobs, end.finish_reason, end.stop_reason)
