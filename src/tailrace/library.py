@@ -4,8 +4,9 @@ import asyncio
 import atexit
 import math
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -59,18 +60,30 @@ class TextStream:
         return self._stream.usage
 
     def __iter__(self) -> Iterator[str]:
-        try:
-            while (delta := self._engine._run(self._next())) is not None:
+        with closing(self.deltas()) as deltas:
+            for delta in deltas:
                 if delta.text:
                     yield delta.text
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async with aclosing(self.adeltas()) as deltas:
+            async for delta in deltas:
+                if delta.text:
+                    yield delta.text
+
+    def deltas(self) -> Generator[ChoiceDelta, None, None]:
+        """All that the answer is made of: reasoning and calls of tools, too, and token ids."""
+        try:
+            while (delta := self._engine._run(self._next())) is not None:
+                yield delta
         finally:
             self.close()
 
-    async def __aiter__(self) -> AsyncIterator[str]:
+    async def adeltas(self) -> AsyncGenerator[ChoiceDelta, None]:
+        """As `deltas`, for `async for`."""
         try:
             while (delta := await self._engine._arun(self._next())) is not None:
-                if delta.text:
-                    yield delta.text
+                yield delta
         finally:
             await self.aclose()
 

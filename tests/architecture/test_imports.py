@@ -110,7 +110,8 @@ def test_loading_a_part_that_computes_nothing_loads_no_arrays(loaded: str) -> No
 HEAVY = (
     *("gguf", "grpc", "h2", "huggingface_hub", "jinja2", "pip", "pydantic", "redis", "rich", "starlette", "torch"),
     *("uvicorn", "uvloop", "zmq"),
-    *("tailrace.bench", "tailrace.ops.reference", "tailrace.quantizing", "tailrace.weights.hf_checkpoint"),
+    *("tailrace.bench.exchange", "tailrace.bench.server", "tailrace.bench.stream", "tailrace.ops.reference"),
+    *("tailrace.quantizing", "tailrace.weights.hf_checkpoint"),
     *("tailrace.weights.hf_config", "tailrace.weights.inspection", "tailrace.weights.synthetic"),
 )
 STARTING = {

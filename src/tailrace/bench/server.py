@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from tailrace.bench.exchange import Address, BodySink, Exchanged, HttpError, HttpRequest, WireError, exchange
-from tailrace.bench.stream import Streamed, StreamRecorder, TextSink
+from tailrace.bench.pieces import Piece, PieceSink
+from tailrace.bench.stream import Streamed, StreamRecorder
 
 __all__ = ["Endpoint", "Message", "Prompt", "Server", "StreamRequest"]
 
@@ -25,7 +26,7 @@ Prompt = str | Sequence[Message]
 _Answer = TypeVar("_Answer")
 
 
-def _ignore(_text: str) -> None:
+def _ignore(_piece: Piece) -> None:
     pass
 
 
@@ -101,10 +102,10 @@ class Server:
                 return tokens
         raise WireError("garbage", "the server finds no tokens in a prompt")
 
-    async def stream(self, request: StreamRequest, on_text: TextSink = _ignore) -> Streamed:
+    async def stream(self, request: StreamRequest, on_piece: PieceSink = _ignore) -> Streamed:
         """Stream one answer. A failure is part of the result: the caller counts it."""
         streamed = Streamed(sent_s=time.perf_counter())
-        recorder = StreamRecorder(streamed, on_text)
+        recorder = StreamRecorder(streamed, on_piece)
         try:
             post = HttpRequest("POST", request.path, request.body())
             times = await self._exchange(post, recorder)

@@ -1,30 +1,50 @@
 """What a stream of completion chunks brings, and when: the one place that knows how a chunk looks on the wire."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from tailrace.bench.exchange import WireError
+from tailrace.bench.pieces import CallPiece, Piece, PieceSink
 from tailrace.bench.sse import EventParser
 
-__all__ = ["StreamRecorder", "Streamed", "TextSink"]
+__all__ = ["StreamRecorder", "Streamed"]
 
-TextSink = Callable[[str], None]
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    index: int = 0
+    id: str | None = None
+    function: _Function | None = None
+
+    def piece(self) -> CallPiece:
+        function = self.function or _Function()
+        return CallPiece(self.index, self.id or "", function.name or "", function.arguments or "")
 
 
 class _Delta(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: list[Any] | None = None
+    tool_calls: list[_Call] | None = None
 
 
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     text: str | None = None
     finish_reason: str | None = None
+
+    def piece(self) -> Piece:
+        delta = self.delta
+        if delta is None:
+            return Piece(self.text or "")
+        reasoning = delta.reasoning_content or delta.reasoning or ""
+        return Piece(delta.content or "", reasoning, tuple([call.piece() for call in delta.tool_calls or ()]))
 
 
 class _PromptDetails(msgspec.Struct):
@@ -70,9 +90,9 @@ class Streamed:
 class StreamRecorder:
     """The body sink of one stream: times every chunk with output, keeps the usage, ends at `[DONE]`."""
 
-    def __init__(self, streamed: Streamed, on_text: TextSink) -> None:
+    def __init__(self, streamed: Streamed, on_piece: PieceSink) -> None:
         self._streamed = streamed
-        self._on_text = on_text
+        self._on_piece = on_piece
         self._parser = EventParser()
         self._is_done = False
         self._last_choice_s = 0.0
@@ -112,22 +132,12 @@ class StreamRecorder:
         streamed.cached_tokens = usage.prompt_cache_hit_tokens if details is None else details.cached_tokens
 
     def _take_choice(self, choice: _Choice, now_s: float) -> None:
-        text, has_output = _output_of(choice)
-        if has_output:
+        piece = choice.piece()
+        if any(piece):
             self._streamed.chunk_s.append(now_s)
-        if text:
-            self._on_text(text)
+            self._on_piece(piece)
         if choice.finish_reason is not None:
             self._streamed.finish_reason = choice.finish_reason
-
-
-def _output_of(choice: _Choice) -> tuple[str, bool]:
-    """The text of a chunk, and whether it carries output at all (tool calls do, without text)."""
-    delta = choice.delta
-    if delta is None:
-        return choice.text or "", bool(choice.text)
-    text = (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
-    return text, bool(text or delta.tool_calls)
 
 
 def _parse_chunk(event: bytes) -> _Chunk:

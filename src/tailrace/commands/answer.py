@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tailrace
+from tailrace.bench.pieces import CallPiece, Piece, PieceSink
 from tailrace.commands.download import fetch_default_model
+from tailrace.commands.spoken import Call, Spoken
 from tailrace.commands.waiting import waiting
 from tailrace.config import EngineConfig, LazyExperts
 from tailrace.errors import EngineError, SetupError
@@ -29,11 +31,28 @@ class Sampling:
     top_p: float | None = None
     seed: int | None = None
     suffix: str | None = None  # a text that comes behind the answer
+    tools: Sequence[Any] | None = None  # as the API has them
+    tool_choice: Any = None
+    thinking: bool | None = None
+    schema: Any = None  # a JSON schema that the answer follows
 
     def given(self) -> dict[str, Any]:
         """Those that were given, by the names that server and library share."""
-        fields = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "suffix": self.suffix}
+        fields = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "suffix": self.suffix,
+            "tools": self.tools,
+            "tool_choice": self.tool_choice,
+            "thinking": None if self.thinking is None else {"type": "enabled" if self.thinking else "disabled"},
+            "response_format": None if self.schema is None else _response_format(self.schema),
+        }
         return {name: value for name, value in fields.items() if value is not None}
+
+
+def _response_format(schema: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +65,9 @@ class Answer:
     output_tokens: int | None
     cached_tokens: int | None
     ttft_s: float
-    decode_s: float  # from the first piece of text to the last
+    decode_s: float  # from the first piece of output to the last
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -66,7 +87,7 @@ class Answer:
 
 
 class Answerer(Protocol):
-    def answer(self, prompt: "Prompt", sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
+    def answer(self, prompt: "Prompt", sampling: Sampling, on_piece: PieceSink) -> Answer:
         """Stream one answer. Raises TailraceError; KeyboardInterrupt stops the work first."""
         ...
 
@@ -78,14 +99,14 @@ class _Remote:
         self._server = server
         self._model = model or _first_model(server)
 
-    def answer(self, prompt: "Prompt", sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
+    def answer(self, prompt: "Prompt", sampling: Sampling, on_piece: PieceSink) -> Answer:
         from tailrace.bench.server import StreamRequest  # noqa: PLC0415  (see _remote)
 
-        texts: list[str] = []
+        spoken = Spoken()
 
-        def take(text: str) -> None:
-            texts.append(text)
-            on_text(text)
+        def take(piece: Piece) -> None:
+            spoken.add(piece)
+            on_piece(piece)
 
         request = StreamRequest(self._model, prompt, sampling.max_tokens, sampling.given())
         streamed = asyncio.run(self._server.stream(request, take))
@@ -94,13 +115,15 @@ class _Remote:
         elif not streamed.is_ok:
             raise EngineError(f"{self._server.address.url}: {streamed.error}")
         return Answer(
-            text="".join(texts),
+            text=spoken.text,
             finish_reason=streamed.finish_reason,
             prompt_tokens=streamed.prompt_tokens,
             output_tokens=streamed.output_tokens,
             cached_tokens=streamed.cached_tokens,
             ttft_s=streamed.chunk_s[0] - streamed.sent_s,
             decode_s=streamed.chunk_s[-1] - streamed.chunk_s[0],
+            reasoning=spoken.reasoning,
+            calls=spoken.calls,
         )
 
 
@@ -110,27 +133,32 @@ class _Local:
     def __init__(self, engine: "tailrace.Engine") -> None:
         self._engine = engine
 
-    def answer(self, prompt: "Prompt", sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
+    def answer(self, prompt: "Prompt", sampling: Sampling, on_piece: PieceSink) -> Answer:
         sent_s = time.perf_counter()
         stream = self._engine.stream(prompt, max_tokens=sampling.max_tokens or 0, **sampling.given())
-        texts: list[str] = []
+        spoken = Spoken()
         times_s: list[float] = []
         try:
-            for text in stream:
-                times_s.append(time.perf_counter())
-                texts.append(text)
-                on_text(text)
+            for delta in stream.deltas():
+                calls = [CallPiece(call.index, call.call_id, call.name, call.arguments) for call in delta.calls]
+                piece = Piece(delta.text, delta.reasoning, tuple(calls))
+                if any(piece):
+                    times_s.append(time.perf_counter())
+                    spoken.add(piece)
+                    on_piece(piece)
         finally:
             stream.close()
         times_s = times_s or [time.perf_counter()]
         return Answer(
-            text="".join(texts),
+            text=spoken.text,
             finish_reason=stream.finish_reason,
             prompt_tokens=stream.usage.prompt_tokens,
             output_tokens=stream.usage.completion_tokens,
             cached_tokens=stream.usage.cached_tokens,
             ttft_s=times_s[0] - sent_s,
             decode_s=times_s[-1] - times_s[0],
+            reasoning=spoken.reasoning,
+            calls=spoken.calls,
         )
 
 

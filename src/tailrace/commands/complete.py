@@ -2,13 +2,16 @@
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from cyclopts import App, Parameter
 from cyclopts.types import NonNegativeFloat, NormFloat, PositiveInt
 
+from tailrace.bench.pieces import Piece
 from tailrace.commands.answer import Sampling, open_answerer
+from tailrace.commands.json_file import read_schema
 from tailrace.commands.lazy import LazyExpertsOption
 from tailrace.commands.lazy import lazy_experts as settle_lazy
 from tailrace.commands.precision import PrecisionWords
@@ -40,6 +43,7 @@ def run(
     temperature: NonNegativeFloat = 0.0,
     top_p: NormFloat | None = None,
     seed: int | None = None,
+    schema: Path | None = None,
     json: bool = False,
 ) -> None:
     """Continue a text.
@@ -68,12 +72,15 @@ def run(
         Choose among the likeliest tokens with this much probability together.
     seed
         Repeats a random choice.
+    schema
+        A JSON schema, in a file, that the answer follows.
     json
         Write the whole answer, its counts and times as JSON instead of streaming it.
     """
     prompt = _read() if text is None else text
     with open_answerer(model, url, api_key, quantize, settle_lazy(lazy_experts)) as answerer:
-        sampling = Sampling(max_tokens, temperature, top_p, seed, suffix)
+        wanted = None if schema is None else read_schema(schema)
+        sampling = Sampling(max_tokens, temperature, top_p, seed, suffix, schema=wanted)
         answer = answerer.answer(prompt, sampling, _ignore if json else _write)
     if json:
         figures = asdict(answer) | {"tokens_per_s": answer.tokens_per_s}
@@ -87,10 +94,10 @@ def _read() -> str:
     return sys.stdin.read()
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
+def _write(piece: Piece) -> None:
+    sys.stdout.write(piece.text)
     sys.stdout.flush()
 
 
-def _ignore(_text: str) -> None:
+def _ignore(_piece: Piece) -> None:
     pass

@@ -1,8 +1,10 @@
 """The course of a chat: what was said, what the user may command, and what Ctrl-C stops."""
 
+from tailrace.bench.pieces import Piece
 from tailrace.bench.server import Message
 from tailrace.commands.answer import Answer, Answerer, Sampling
 from tailrace.commands.screen import Screen
+from tailrace.commands.spoken import Call, Spoken
 from tailrace.errors import SetupError, TailraceError
 
 __all__ = ["HELP", "Conversation"]
@@ -11,7 +13,10 @@ HELP = "/reset forgets what was said, /system TEXT sets how to behave, /exit end
 
 
 class Conversation:
-    """Reads messages and answers them until the input ends. History goes back to the model with each message."""
+    """Reads messages and answers them until the input ends. History goes back to the model with each message.
+
+    Where an answer calls tools, the user says what they gave, a line each, and the answer goes on.
+    """
 
     def __init__(self, answerer: Answerer, sampling: Sampling, system: str | None, screen: Screen) -> None:
         self._answerer = answerer
@@ -57,21 +62,44 @@ class Conversation:
                 self._answer(line)
 
     def _answer(self, line: str) -> None:
-        system = [{"role": "system", "content": self._system}] if self._system else []
-        asked = {"role": "user", "content": line}
-        text = ""
+        start = len(self._said)
+        self._said.append({"role": "user", "content": line})
+        try:
+            while calls := self._ask():
+                self._said += self._results(calls)
+        except TailraceError:
+            del self._said[start:]  # what could not be answered is not part of the talk
+            raise
 
-        def show(piece: str) -> None:
-            nonlocal text
-            text += piece
-            self._screen.write(piece)
+    def _ask(self) -> list[Call]:
+        """Ask for an answer to all that was said, show it, and return what it calls; nothing if it was stopped."""
+        system = [{"role": "system", "content": self._system}] if self._system else []
+        spoken = Spoken()
+
+        def take(piece: Piece) -> None:
+            spoken.add(piece)
+            self._screen.show(piece)
 
         answer: Answer | None = None
         try:
-            answer = self._answerer.answer([*system, *self._said, asked], self._sampling, show)
+            answer = self._answerer.answer([*system, *self._said], self._sampling, take)
         except KeyboardInterrupt:
             if not self._screen.is_interactive:
                 raise
-        self._screen.write("\n")
+        calls = spoken.calls if answer is not None else []
+        self._screen.end(calls)
         self._screen.note("stopped" if answer is None else answer.summary())
-        self._said += [asked, {"role": "assistant", "content": text}]
+        self._said.append(spoken.message() if answer is not None else {"role": "assistant", "content": spoken.text})
+        return calls
+
+    def _results(self, calls: list[Call]) -> list[Message]:
+        """What the calls gave, as messages. An empty line, the end of input or Ctrl-C say that there was no result."""
+        return [{"role": "tool", "tool_call_id": call.call_id, "content": self._result(call)} for call in calls]
+
+    def _result(self, call: Call) -> str:
+        try:
+            return self._screen.read(f"{call.name} gives> ") or "no result"
+        except KeyboardInterrupt:
+            if not self._screen.is_interactive:
+                raise
+            return "no result"

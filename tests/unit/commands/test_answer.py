@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 import tailrace
+from tailrace.bench.pieces import CallPiece, Piece
 from tailrace.bench.server import Prompt
 from tailrace.commands import answer as answers
 from tailrace.commands.answer import Answer, Sampling, open_answerer
+from tailrace.commands.spoken import Call
 from tailrace.errors import EngineError, SetupError
-from tailrace.service.api import Usage
+from tailrace.service.api import ChoiceDelta, Usage
 from tailrace.types import FinishReason
 from tailrace.weights.precision import Precision
 from tests.unit.bench.scripted import (
@@ -27,6 +29,10 @@ from tests.unit.bench.scripted import (
 HELLO: Prompt = [{"role": "user", "content": "hello"}]
 ANSWER = Answer("ab", "stop", prompt_tokens=7, output_tokens=5, cached_tokens=4, ttft_s=0.0834, decode_s=0.5)
 
+TOOLED = Sampling(
+    tools=[{"type": "function", "function": {"name": "get_weather"}}], thinking=True, schema={"type": "object"}
+)
+
 
 class FakeStream:
     finish_reason = FinishReason.LENGTH
@@ -36,11 +42,11 @@ class FakeStream:
         self._texts = texts
         self.is_closed = False
 
-    def __iter__(self) -> Iterator[str]:
+    def deltas(self) -> Iterator[ChoiceDelta]:
         for text in self._texts:
             if isinstance(text, BaseException):
                 raise text
-            yield text
+            yield ChoiceDelta(0, text)
 
     def close(self) -> None:
         self.is_closed = True
@@ -78,8 +84,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 def ask_local(sampling: Sampling) -> tuple[Answer, list[str]]:
     texts: list[str] = []
+
+    def take(piece: Piece) -> None:
+        texts.append(piece.text)
+
     with open_answerer(None, None, None) as answerer:
-        return answerer.answer(HELLO, sampling, texts.append), texts
+        return answerer.answer(HELLO, sampling, take), texts
 
 
 def test_a_model_in_this_process_streams_text_and_tells_its_counts(engine: FakeEngine) -> None:
@@ -140,8 +150,12 @@ def serving(*pieces: bytes) -> Script:
 
 def ask_remote(url: str, model: str | None = None) -> tuple[Answer, list[str]]:
     texts: list[str] = []
+
+    def take(piece: Piece) -> None:
+        texts.append(piece.text)
+
     with open_answerer(model, url, "secret") as answerer:
-        return answerer.answer(HELLO, Sampling(max_tokens=5, top_p=0.9), texts.append), texts
+        return answerer.answer(HELLO, Sampling(max_tokens=5, top_p=0.9), take), texts
 
 
 async def test_a_server_streams_text_and_tells_its_counts() -> None:
@@ -175,6 +189,32 @@ async def test_a_server_with_nothing_to_say_is_no_failure() -> None:
         answer, texts = await asyncio.to_thread(ask_remote, server.url)
 
     assert (answer.text, answer.output_tokens, texts) == ("", 0, [])
+
+
+async def test_thoughts_and_calls_of_a_server_are_put_together() -> None:
+    named = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": ""}}
+    chunks = (
+        chat_chunk({"reasoning_content": "hm, ", "reasoning": "hm, "}),
+        chat_chunk({"tool_calls": [named]}),
+        chat_chunk({"tool_calls": [{"index": 0, "function": {"arguments": '{"city":'}}]}),
+        chat_chunk({"tool_calls": [{"index": 0, "function": {"arguments": ' "Rome"}'}}]}, "tool_calls"),
+    )
+    pieces: list[Piece] = []
+
+    def ask(url: str) -> Answer:
+        with open_answerer(None, url, None) as answerer:
+            return answerer.answer(HELLO, TOOLED, pieces.append)
+
+    async with scripted(serving(head(), *chunks, event("[DONE]"))) as server:
+        answer = await asyncio.to_thread(ask, server.url)
+
+    assert (answer.text, answer.reasoning, answer.finish_reason) == ("", "hm, ", "tool_calls")
+    assert answer.calls == [Call("call_1", "get_weather", '{"city": "Rome"}')]
+    assert pieces[1] == Piece(calls=(CallPiece(0, "call_1", "get_weather"),))
+    asked = server.asked[-1].body
+    assert asked["tools"] == TOOLED.tools
+    assert asked["thinking"] == {"type": "enabled"}
+    assert asked["response_format"]["json_schema"]["schema"] == {"type": "object"}
 
 
 async def test_a_servers_refusal_is_passed_on_with_its_address() -> None:

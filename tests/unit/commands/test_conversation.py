@@ -1,11 +1,14 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tailrace.bench.server import Prompt
+from tailrace.bench.pieces import CallPiece, Piece, PieceSink
+from tailrace.bench.server import Message, Prompt
 from tailrace.commands.answer import Answer, Sampling
 from tailrace.commands.conversation import Conversation
 from tailrace.commands.screen import Screen
+from tailrace.commands.spoken import Call
 from tailrace.errors import EngineError, TailraceError
 
 SAMPLING = Sampling(max_tokens=9, temperature=0.5)
@@ -17,18 +20,18 @@ class Echo:
     def __init__(self) -> None:
         self.asked: list[Prompt] = []
 
-    def answer(self, prompt: Prompt, sampling: Sampling, on_text: Callable[[str], None]) -> Answer:
+    def answer(self, prompt: Prompt, sampling: Sampling, on_piece: PieceSink) -> Answer:
         assert sampling == SAMPLING
         assert not isinstance(prompt, str)
         self.asked.append([dict(message) for message in prompt])
         text = str(prompt[-1]["content"]).upper()
-        on_text(text[:2])
+        on_piece(Piece(text[:2]))
         match text:
             case "STOP ME":
                 raise KeyboardInterrupt
             case "FAIL":
                 raise EngineError("out of blocks")
-        on_text(text[2:])
+        on_piece(Piece(text[2:]))
         return Answer(text, "stop", 7, 3, 4, ttft_s=0.05, decode_s=0.5)
 
 
@@ -151,3 +154,85 @@ def test_a_failed_answer_is_told_and_its_message_forgotten(
 def test_a_failed_answer_ends_the_program_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TailraceError, match="out of blocks"):
         talk(monkeypatch, "fail", "one", is_interactive=False)
+
+
+CALLS = [Call("call_1", "get_weather", '{"city": "Rome"}'), Call("call_2", "get_time", "{}")]
+
+
+class Thinker(Echo):
+    """Thinks, and calls two tools before it answers with what they gave. `messages` is what it was asked last."""
+
+    messages: list[Message]
+
+    def answer(self, prompt: Prompt, sampling: Sampling, on_piece: PieceSink) -> Answer:
+        assert not isinstance(prompt, str)
+        self.messages = [dict(message) for message in prompt]
+        self.asked.append(self.messages)
+        on_piece(Piece(reasoning="hm, "))
+        if prompt[-1]["role"] == "tool":
+            text = " and ".join([str(message["content"]) for message in prompt if message["role"] == "tool"])
+            if "broken" in text:
+                raise EngineError("out of blocks")
+            on_piece(Piece(text))
+            return Answer(text, "stop", 7, 3, 4, ttft_s=0.05, decode_s=0.5)
+        for index, call in enumerate(CALLS):
+            on_piece(Piece(calls=(CallPiece(index, call.call_id, call.name),)))
+            on_piece(Piece(calls=(CallPiece(index, arguments=call.arguments),)))
+        return Answer("", "tool_calls", 7, 3, 4, ttft_s=0.05, decode_s=0.5, calls=CALLS)
+
+
+def think(monkeypatch: pytest.MonkeyPatch, *lines: str | BaseException, is_interactive: bool = True) -> Thinker:
+    monkeypatch.setattr("builtins.input", Typist(*lines))
+    thinker = Thinker()
+    Conversation(thinker, SAMPLING, None, Screen(is_interactive=is_interactive)).run()
+    return thinker
+
+
+def _wire(call: Call) -> dict[str, Any]:
+    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def test_calls_go_back_with_what_the_user_says_they_gave(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    thinker = think(monkeypatch, "How is it?", "sunny", "noon", "thanks")
+
+    called = {"role": "assistant", "content": "", "reasoning_content": "hm, ", "tool_calls": [*map(_wire, CALLS)]}
+    assert thinker.asked[1] == [
+        {"role": "user", "content": "How is it?"},
+        called,
+        {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+        {"role": "tool", "tool_call_id": "call_2", "content": "noon"},
+    ]
+    answered = {"role": "assistant", "content": "sunny and noon", "reasoning_content": "hm, "}
+    assert thinker.asked[2][-2:] == [answered, {"role": "user", "content": "thanks"}]
+    shown = capsys.readouterr().out
+    assert "\x1b[2mhm, \x1b[0m" in shown, "thoughts are dim, and what follows is not"
+    assert "get_weather" in shown
+    assert '"city": "Rome"' in shown
+    assert "─" in shown, "in a box"
+
+
+def test_a_pipe_gets_calls_as_json_and_no_thoughts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    think(monkeypatch, "How is it?", "sunny", "noon", is_interactive=False)
+
+    assert capsys.readouterr().out.splitlines() == [
+        "",
+        '{"name": "get_weather", "arguments": "{\\"city\\": \\"Rome\\"}"}',
+        '{"name": "get_time", "arguments": "{}"}',
+        "sunny and noon",
+    ]
+
+
+def test_a_call_that_nobody_carries_out_has_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    thinker = think(monkeypatch, "How is it?", KeyboardInterrupt(), "")
+
+    assert [message["content"] for message in thinker.messages[-2:]] == ["no result", "no result"]
+
+
+def test_a_failed_answer_to_results_takes_the_whole_exchange_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    thinker = think(monkeypatch, "How is it?", "broken", "noon", "again")
+
+    assert thinker.asked[2] == [{"role": "user", "content": "again"}]
