@@ -46,9 +46,9 @@ def token(text: str, index: int = 0, logprobs: tuple[TextLogprob, ...] = ()) -> 
     return ChoiceDelta(index, text, token_ids=(1,), logprobs=logprobs)
 
 
-def thought(text: str, index: int = 0) -> ChoiceDelta:
+def thought(text: str, index: int = 0, logprobs: tuple[TextLogprob, ...] = ()) -> ChoiceDelta:
     """A token of reasoning."""
-    return ChoiceDelta(index, "", token_ids=(1,), reasoning=text)
+    return ChoiceDelta(index, "", token_ids=(1,), logprobs=logprobs, reasoning=text)
 
 
 def call(number: int, arguments: str = "", name: str = "", index: int = 0) -> ChoiceDelta:
