@@ -15,35 +15,32 @@ _ACCEPTED: Mapping[str, str] = {
     "prompt_cache_options": "as prompt_cache_key",
     "prompt_cache_retention": "as prompt_cache_key",
     "return_cached_tokens_details": "usage always has them",
-    "parallel_tool_calls": "says how to call tools, and there are none",
 }
-_TOOLS = "tools are not supported"
-_GUIDED = "guided output is not supported"
+_OF_CHATS = "is for chats; use /chat/completions"
 _MEDIA = "only text is supported"
-_REASONING = "reasoning is not told apart from the answer; pass chat_template_kwargs to steer the template"
 _PREVIEW = "is not supported"
 
 _REFUSED: Mapping[str, Refusal] = {
-    "tools": Refusal(_TOOLS, ([],)),
-    "tool_choice": Refusal(_TOOLS, ("none", "auto")),
-    "functions": Refusal(_TOOLS, ([],)),
-    "function_call": Refusal(_TOOLS, ("none", "auto")),
-    "web_search_options": Refusal(_TOOLS),
-    "response_format": Refusal(_GUIDED, ({"type": "text"},)),
-    "structured_outputs": Refusal(_GUIDED),
-    "guided_json": Refusal(_GUIDED),
-    "guided_regex": Refusal(_GUIDED),
-    "guided_choice": Refusal(_GUIDED),
-    "guided_grammar": Refusal(_GUIDED),
-    "regex": Refusal(_GUIDED),
-    "ebnf": Refusal(_GUIDED),
+    "tools": Refusal(_OF_CHATS, ([],)),
+    "tool_choice": Refusal(_OF_CHATS, ("none", "auto")),
+    "parallel_tool_calls": Refusal(_OF_CHATS, (True, False)),
+    "functions": Refusal("send tools", ([],)),
+    "function_call": Refusal("send tool_choice", ("none", "auto")),
+    "web_search_options": Refusal("nothing is searched; offer a function that does as one of the tools"),
+    "guided_json": Refusal("send structured_outputs.json"),
+    "guided_regex": Refusal("send structured_outputs.regex"),
+    "guided_choice": Refusal("send structured_outputs.choice"),
+    "guided_grammar": Refusal("send structured_outputs.grammar"),
+    "guided_json_object": Refusal("send structured_outputs.json_object", (False,)),
+    "regex": Refusal("send structured_outputs.regex"),
+    "ebnf": Refusal("send structured_outputs.grammar"),
     "audio": Refusal(_MEDIA),
     "modalities": Refusal(_MEDIA, (["text"],)),
-    "thinking": Refusal(_REASONING, ({"type": "disabled"},)),
-    "reasoning_effort": Refusal(_REASONING, ("none",)),
-    "reasoning": Refusal(_REASONING),
-    "include_reasoning": Refusal(_REASONING, (True,)),
-    "thinking_token_budget": Refusal(_REASONING),
+    "thinking": Refusal(_OF_CHATS, ({"type": "disabled"}, False)),
+    "reasoning_effort": Refusal(_OF_CHATS, ("none",)),
+    "reasoning": Refusal("send reasoning_effort, or thinking"),
+    "include_reasoning": Refusal(_OF_CHATS, (True,)),
+    "thinking_token_budget": Refusal("thinking is bounded by max_tokens alone; send reasoning_effort"),
     "verbosity": Refusal("the length of answers is not steered; use max_tokens", ("medium",)),
     "store": Refusal("answers are not stored", (False,)),
     "prediction": Refusal("predicted output is not supported"),
@@ -79,8 +76,8 @@ _REFUSED: Mapping[str, Refusal] = {
     "dry_multiplier": Refusal("this sampler is not supported", (0,)),
     "typical_p": Refusal("this sampler is not supported", (1,)),
     "mirostat": Refusal("this sampler is not supported", (0,)),
-    "grammar": Refusal(_GUIDED),
-    "json_schema": Refusal(_GUIDED),
+    "grammar": Refusal("send structured_outputs.grammar"),
+    "json_schema": Refusal("send response_format, or structured_outputs.json"),
 }
 
 OPENAI_FIELDS = FieldRules(_ACCEPTED, _REFUSED)

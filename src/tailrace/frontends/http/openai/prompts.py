@@ -1,31 +1,48 @@
 """What the model is to continue: messages or raw prompts of the wire as `Prompt`s."""
 
-from tailrace.errors import InvalidRequest
-from tailrace.frontends.chat import chat_prompt
-from tailrace.frontends.http.openai.schema import PromptBody
-from tailrace.service.api import InfillPrompt, Prompt, TextPrompt, TokenPrompt
+from collections.abc import Sequence
 
-__all__ = ["completion_prompts", "one_prompt"]
+from tailrace.errors import InvalidRequest
+from tailrace.frontends.chat import Message, chat_prompt
+from tailrace.frontends.http.openai.schema import ChatBody, PromptBody, Thinking
+from tailrace.frontends.http.openai.tools import tool_choice, tools
+from tailrace.service.api import ChatPrompt, InfillPrompt, Prompt, TextPrompt, TokenPrompt
+
+__all__ = ["completion_prompts", "messages_prompt", "one_prompt"]
+
+
+def messages_prompt(messages: Sequence[Message], fields: ChatBody | PromptBody) -> ChatPrompt:
+    """Messages, rendered as the fields beside them say. Raises InvalidRequest."""
+    offered = tools(fields.tools)
+    return chat_prompt(
+        messages,
+        add_generation_prompt=fields.add_generation_prompt,
+        continue_final_message=fields.continue_final_message,
+        template_args=fields.chat_template_kwargs,
+        tools=offered,
+        tool_choice=tool_choice(fields.tool_choice, offered, is_parallel=fields.parallel_tool_calls),
+        thinking=_is_on(fields.thinking),
+        effort=fields.reasoning_effort,
+    )
+
+
+def _is_on(thinking: Thinking | bool | None) -> bool | None:
+    return thinking.type == "enabled" if isinstance(thinking, Thinking) else thinking
 
 
 def one_prompt(prompt: str | list[int] | None, fields: PromptBody) -> Prompt:
     """The prompt or the messages, whichever is given. Raises InvalidRequest for both, or neither."""
     if (prompt is None) == (fields.messages is None):
         raise InvalidRequest("send either prompt or messages", param="prompt")
-    if fields.messages is None:
-        return (
-            TokenPrompt(prompt)
-            if isinstance(prompt, list)
-            else TextPrompt(prompt or "", fields.add_special_tokens is not False)
-        )
-    if fields.add_special_tokens:
-        raise InvalidRequest("the chat template places the special tokens", param="add_special_tokens")
-    return chat_prompt(
-        fields.messages,
-        add_generation_prompt=fields.add_generation_prompt,
-        continue_final_message=fields.continue_final_message,
-        template_args=fields.chat_template_kwargs,
-    )
+    if fields.messages is not None:
+        if fields.add_special_tokens:
+            raise InvalidRequest("the chat template places the special tokens", param="add_special_tokens")
+        return messages_prompt(fields.messages, fields)
+    if fields.tools:
+        raise InvalidRequest("tools go with messages, not with a prompt", param="tools")
+    if isinstance(prompt, list):
+        return TokenPrompt(prompt)
+    return TextPrompt(prompt or "", fields.add_special_tokens is not False)
 
 
 def completion_prompts(

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tailrace.errors import InvalidRequest
-from tailrace.frontends.chat import chat_prompt
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.decode import BodyDecoder
 from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.openai.fields import OPENAI_FIELDS
 from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionKind, CompletionsForm
-from tailrace.frontends.http.openai.prompts import completion_prompts
+from tailrace.frontends.http.openai.prompts import completion_prompts, messages_prompt
 from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody, CompletionsBody
 from tailrace.frontends.http.sampling import sampling_params
 from tailrace.frontends.model_name import check_model
+from tailrace.frontends.output_format import check_obeyable, output_format_of
 from tailrace.frontends.salt import tenant_salt
 from tailrace.frontends.standing import Claim
-from tailrace.service.api import Generation, ModelCard, Prompt
+from tailrace.service.api import ANY_CALLS, ChatPrompt, Generation, ModelCard, Prompt
 from tailrace.types import SamplingParams
 
 __all__ = ["decode_chat", "decode_completion"]
@@ -29,12 +29,7 @@ def decode_chat(body: bytes, request_id: str, model: ModelCard, config: HttpConf
     """Raises InvalidRequest or ModelNotFound."""
     fields = _CHAT_BODY.decode(body)
     check_model(fields.model, model)
-    prompt = chat_prompt(
-        fields.messages,
-        add_generation_prompt=fields.add_generation_prompt,
-        continue_final_message=fields.continue_final_message,
-        template_args=fields.chat_template_kwargs,
-    )
+    prompt = messages_prompt(fields.messages, fields)
     sampling = sampling_params(fields, max_tokens=_max_chat_tokens(fields), num_logprobs=_chat_logprobs(fields))
     return _job(fields, [prompt], sampling, request_id, config, kind=CHAT)
 
@@ -108,6 +103,9 @@ def _generations(
     fields: CompletionsBody, prompts: list[Prompt], sampling: SamplingParams, request_id: str, *, echo: bool
 ) -> Iterator[Generation]:
     """One a prompt, each under a name of its own."""
+    output_format = output_format_of(fields.response_format, fields.structured_outputs)
+    choice = prompts[0].tool_choice if isinstance(prompts[0], ChatPrompt) else ANY_CALLS
+    check_obeyable(output_format, choice, min_tokens=sampling.min_tokens, ignore_eos=sampling.ignore_eos, echo=echo)
     first = Generation(
         request_id=request_id,
         prompt=prompts[0],
@@ -119,6 +117,7 @@ def _generations(
         echo=echo,
         cache_salt=tenant_salt(fields.cache_salt, fields.user_id),
         seed=fields.seed,
+        output_format=output_format,
     )
     yield first
     for i in range(1, len(prompts)):

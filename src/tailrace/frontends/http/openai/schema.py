@@ -1,11 +1,15 @@
 """The bodies of completions and of what shares their prompts, as typed structs. Bounds are those of the OpenAI API."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from tailrace.frontends.chat import Message
 from tailrace.frontends.http.body import Count, GenerationBody, StopString, TopLogprobs
+from tailrace.frontends.http.openai.tools import FunctionTool, ToolWish
+from tailrace.frontends.output_format import ResponseFormat, StructuredOutputs
+from tailrace.frontends.thinking import Effort
+from tailrace.frontends.tools import MAX_TOOLS
 from tailrace.frontends.values import Salt, TemplateArgs, TokenId
 
 __all__ = [
@@ -19,6 +23,7 @@ __all__ = [
     "InvalidateBody",
     "PromptBody",
     "StreamOptions",
+    "Thinking",
     "TokenizeBody",
 ]
 
@@ -29,7 +34,12 @@ class StreamOptions(Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
+class Thinking(Struct, forbid_unknown_fields=True):
+    type: Literal["enabled", "disabled"]
+
+
 Messages = Annotated[list[Message], Meta(min_length=1)]
+Tools = Annotated[list[FunctionTool], Meta(max_length=MAX_TOOLS)]
 
 
 class CompletionsBody(GenerationBody, kw_only=True):
@@ -39,6 +49,8 @@ class CompletionsBody(GenerationBody, kw_only=True):
     n: Count | None = None
     max_tokens: Count | None = None
     stop: StopString | Annotated[list[StopString], Meta(max_length=4)] | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
 
 
 class ChatBody(CompletionsBody, kw_only=True):
@@ -46,6 +58,11 @@ class ChatBody(CompletionsBody, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: TemplateArgs | None = None
+    tools: Tools | None = None
+    tool_choice: ToolWish | None = None
+    parallel_tool_calls: bool | None = None
+    thinking: Thinking | bool | None = None
+    reasoning_effort: Effort | None = None
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
@@ -68,6 +85,11 @@ class PromptBody(Struct, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: TemplateArgs | None = None
+    tools: Tools | None = None
+    tool_choice: ToolWish | None = None
+    parallel_tool_calls: bool | None = None
+    thinking: Thinking | bool | None = None
+    reasoning_effort: Effort | None = None
 
 
 class TokenizeBody(PromptBody, kw_only=True):

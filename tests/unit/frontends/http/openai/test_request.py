@@ -1,6 +1,7 @@
 """Bodies to generations: what is obeyed, what passes without effect, and what is refused by name."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +16,20 @@ from tailrace.frontends.http.openai import request
 from tailrace.frontends.http.openai.fields import OPENAI_FIELDS
 from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody
 from tailrace.frontends.standing import Claim
-from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, Standing, TextPrompt, TokenPrompt
+from tailrace.service.api import (
+    ANY_CALLS,
+    ChatPrompt,
+    Generation,
+    InfillPrompt,
+    OutputFormat,
+    OutputKind,
+    Standing,
+    TextPrompt,
+    TokenPrompt,
+    Tool,
+    ToolChoice,
+    ToolMode,
+)
 from tests.support.scripted_service import MODEL
 
 CONFIG = HttpConfig(max_merged_choices=8)
@@ -143,8 +157,7 @@ def test_unsupported_fields_are_refused_by_name_and_pass_when_they_ask_for_nothi
         {"tools": [], "tool_choice": "auto"},
         {"tool_choice": "none"},
         {"response_format": {"type": "text"}},
-        {"thinking": {"type": "disabled"}},
-        {"reasoning_effort": "none"},
+        {"parallel_tool_calls": False},
         {"documents": []},
         {"allowed_token_ids": []},
         {"suffix": ""},
@@ -157,6 +170,178 @@ def test_unsupported_fields_are_refused_by_name_and_pass_when_they_ask_for_nothi
 def test_values_that_ask_for_nothing_change_nothing(fields: dict[str, object]) -> None:
     assert chat(**fields) == chat()
     assert completion(**fields) == completion()
+
+
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Says how it is",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "strict": True,
+    },
+}
+CLOCK = {"type": "function", "function": {"name": "clock"}}
+
+
+def test_tools_and_their_choice_are_of_the_prompt() -> None:
+    prompt = chat_prompt(tools=[WEATHER, CLOCK])
+    schema = WEATHER["function"]["parameters"]
+    assert prompt.tools == (Tool("get_weather", "Says how it is", schema, strict=True), Tool("clock"))
+    assert prompt.tool_choice == ANY_CALLS
+
+
+@pytest.mark.parametrize(
+    ("fields", "choice"),
+    [
+        ({"tool_choice": "auto"}, ANY_CALLS),
+        ({"tool_choice": "none"}, ToolChoice(ToolMode.NONE)),
+        ({"tool_choice": "required"}, ToolChoice(ToolMode.REQUIRED)),
+        ({"parallel_tool_calls": False}, ToolChoice(is_parallel=False)),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "clock"}}, "parallel_tool_calls": False},
+            ToolChoice(ToolMode.REQUIRED, "clock", is_parallel=False),
+        ),
+    ],
+)
+def test_each_choice_among_tools_arrives(fields: dict[str, Any], choice: ToolChoice) -> None:
+    assert chat_prompt(tools=[WEATHER, CLOCK], **fields).tool_choice == choice
+
+
+def with_function(**fields: object) -> dict[str, object]:
+    return {"tools": [CLOCK, {"type": "function", "function": {"name": "f"} | fields}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [CLOCK] * 2}, "tools"),
+        ({"tools": [CLOCK] * 129}, "tools"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": "all"}, "tools"),
+        (with_function(name="a b"), "tools[1].function.name"),
+        (with_function(name="x" * 65), "tools[1].function.name"),
+        (with_function(description=5), "tools[1].function.description"),
+        (with_function(parameters=[]), "tools[1].function.parameters"),
+        (with_function(parameters={"type": "array"}), "tools[1].function.parameters.type"),
+        (with_function(mood="good"), "tools[1].function.mood"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "some"}, "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "tool_choice.type"),
+        (
+            {"tools": [CLOCK], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+            "tool_choice.function.name",
+        ),
+        ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice.function.name"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"function_call": {"name": "f"}}, "function_call"),
+    ],
+)
+def test_tools_that_are_none_are_refused_with_their_place(fields: dict[str, object], param: str) -> None:
+    error = refusal_of_chat(**fields)
+    assert error.param == param
+    assert param.partition(".")[0].partition("[")[0] in str(error)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wish"),
+    [
+        ({}, (None, None)),
+        ({"thinking": {"type": "enabled"}}, (True, None)),
+        ({"thinking": {"type": "disabled"}}, (False, None)),
+        ({"thinking": True}, (True, None)),
+        ({"thinking": False}, (False, None)),
+        ({"reasoning_effort": "high"}, (None, "high")),
+        ({"reasoning_effort": "none"}, (False, None)),
+        ({"thinking": {"type": "enabled"}, "reasoning_effort": "low"}, (True, "low")),
+        ({"chat_template_kwargs": {"thinking": True}}, (True, None)),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, (False, None)),
+        ({"chat_template_kwargs": {"reasoning_effort": "max"}}, (None, "max")),
+    ],
+    ids=json.dumps,
+)
+def test_thinking_is_asked_for_in_each_of_its_places(
+    fields: dict[str, object], wish: tuple[bool | None, str | None]
+) -> None:
+    prompt = chat_prompt(**fields)
+    assert (prompt.thinking, prompt.effort) == wish
+    assert prompt.template_args == fields.get("chat_template_kwargs", {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"thinking": {"type": "adaptive"}}, "thinking.type"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 5}}, "thinking.budget_tokens"),
+        ({"thinking": "yes"}, "thinking"),
+        ({"reasoning_effort": "some"}, "reasoning_effort"),
+        ({"thinking": True, "reasoning_effort": "none"}, "reasoning_effort"),
+        ({"thinking": True, "chat_template_kwargs": {"thinking": False}}, "chat_template_kwargs.thinking"),
+    ],
+)
+def test_thinking_that_makes_no_sense_is_refused_by_name(fields: dict[str, object], param: str) -> None:
+    assert refusal_of_chat(**fields).param == param
+
+
+@pytest.mark.parametrize("ask", [chat, lambda **fields: completion(**fields).generations[0]], ids=["chat", "text"])
+def test_what_an_answer_must_look_like_is_said_in_two_fields(ask: Callable[..., Generation]) -> None:
+    assert ask(response_format={"type": "text"}).output_format is None
+    assert ask(response_format={"type": "json_object"}).output_format == OutputFormat(OutputKind.JSON_OBJECT)
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True}}
+    assert ask(response_format=schema).output_format == OutputFormat(
+        OutputKind.JSON_SCHEMA, '{"type":"object"}', param="response_format.json_schema.schema"
+    )
+    assert ask(structured_outputs={"choice": ["a", "b"]}).output_format == OutputFormat(
+        OutputKind.CHOICE, choices=("a", "b"), param="structured_outputs.choice"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {}}, "response_format.type"),
+        ({"response_format": "json"}, "response_format"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": []}}},
+            "response_format.json_schema.schema",
+        ),
+        ({"structured_outputs": {"regex": ""}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"choice": ["a", 5]}}, "structured_outputs.choice[1]"),
+        ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag"),
+        ({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}, "structured_outputs"),
+        ({"response_format": {"type": "json_object"}, "min_tokens": 1}, "min_tokens"),
+        ({"response_format": {"type": "json_object"}, "ignore_eos": True}, "ignore_eos"),
+    ],
+)
+def test_a_format_that_is_none_or_cannot_be_is_refused_by_name(fields: dict[str, object], param: str) -> None:
+    assert refusal_of_chat(**fields).param == param
+    assert refusal_of_completion(**fields).param == param
+
+
+def test_a_call_that_must_be_or_a_format_leaves_no_room_for_more() -> None:
+    assert refusal_of_chat(tools=[CLOCK], tool_choice="required", min_tokens=1).param == "min_tokens"
+    assert refusal_of_chat(tools=[CLOCK], tool_choice="required", ignore_eos=True).param == "ignore_eos"
+    assert refusal_of_completion(structured_outputs={"regex": "a"}, echo=True).param == "echo"
+    assert chat(tools=[CLOCK], min_tokens=1, ignore_eos=True).sampling.min_tokens == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("guided_json", "structured_outputs.json"),
+        ("guided_regex", "structured_outputs.regex"),
+        ("guided_choice", "structured_outputs.choice"),
+        ("guided_grammar", "structured_outputs.grammar"),
+        ("regex", "structured_outputs.regex"),
+        ("ebnf", "structured_outputs.grammar"),
+    ],
+)
+def test_who_says_it_in_old_words_is_told_the_new_ones(field: str, hint: str) -> None:
+    assert hint in str(refusal_of_chat(**{field: "a"}))
+    assert hint in str(refusal_of_completion(**{field: "a"}))
 
 
 def test_a_yes_to_log_probabilities_of_a_completion_gives_no_number() -> None:
