@@ -20,11 +20,13 @@ import uvloop
 from benchmarks.serving.machine import describe_machine
 from tailrace.engine.stream import EventStream
 from tailrace.errors import UnavailableError
+from tailrace.service.answer_form import ALL_TEXT
 from tailrace.service.api import Generation, ModelCard, TokenPrompt
-from tailrace.service.choice import Choice, ChoiceRules
+from tailrace.service.choice import Choice
+from tailrace.service.choice_rules import ChoiceRules
 from tailrace.service.detokenize import TokenTexts
+from tailrace.service.parsing.build import machine_factory
 from tailrace.service.service import TextService
-from tailrace.service.stop import StopStrings
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.types import (
     Explanation,
@@ -143,7 +145,10 @@ def quickest_us(run: Callable[[], None], num_tokens: int, rounds: int) -> float:
 
 def measure_choice(tokenizer: Tokenizer, num_tokens: int, rounds: int) -> dict[str, float]:
     texts = TokenTexts(tokenizer.vocabulary, skip_special_tokens=True)
-    plain, stopping = ChoiceRules(texts), ChoiceRules(texts, stops=StopStrings(_STOPS))
+    plain, stopping = (
+        ChoiceRules(texts),
+        ChoiceRules(texts, machine=machine_factory(None, "", ALL_TEXT, _STOPS, include_stop=False)),
+    )
     cases = {
         "words": (plain, events(words(num_tokens))),
         "words, 4 stop strings": (stopping, events(words(num_tokens))),

@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.service.answer_form import ALL_TEXT
 from tailrace.service.api import ChoiceDelta, Generation, ModelCard, TextLogprob, TokenPrompt
-from tailrace.service.choice import Choice, ChoiceRules
+from tailrace.service.choice import Choice
+from tailrace.service.choice_rules import ChoiceRules
 from tailrace.service.detokenize import Detokenizer, TokenTexts
+from tailrace.service.parsing.build import machine_factory
 from tailrace.service.service import TextService
 from tailrace.service.stop import StopMatcher, StopStrings
 from tailrace.service.tokenizer import Tokenizer
@@ -56,8 +59,8 @@ class Case:
 
     def choice(self) -> Choice:
         texts = TokenTexts(self.tokenizer.vocabulary, skip_special_tokens=self.skip_special_tokens)
-        stops = StopStrings(self.stop) if self.stop else None
-        rules = ChoiceRules(texts, stops=stops, include_stop=self.include_stop, min_tokens=self.min_tokens)
+        machine = machine_factory(None, "", ALL_TEXT, self.stop, include_stop=self.include_stop)
+        rules = ChoiceRules(texts, machine=machine, include_stop=self.include_stop, min_tokens=self.min_tokens)
         return Choice(0, rules)
 
 
@@ -128,8 +131,8 @@ def streamed(case: Case, sizes: Sequence[int]) -> tuple[Answer, int]:
     """The answer when events come in batches of these sizes, and how many tokens it counts."""
     choice = case.choice()
     batches = chunked(events_of(case.token_ids, case.finish_reason, with_logprobs=True), sizes)
-    deltas = [choice.feed(batch) for batch in batches if not choice.is_done]
-    return put_together([delta for delta in deltas if delta is not None]), choice.num_tokens
+    deltas = [delta for batch in batches if not choice.is_done for delta in choice.feed(batch)]
+    return put_together(deltas), choice.num_tokens
 
 
 SIZES = st.lists(st.integers(1, 4), max_size=40)

@@ -159,8 +159,9 @@ class Generation:
 class TextLogprob:
     """The log probability of one token with the text it stands for; `top` are the best alternatives.
 
-    `offset` is the number of characters of the choice, an echoed prompt not counted, in front of the token's own text.
-    Tokens that are parts of one character have the offset of that character.
+    `offset` is the number of characters in front of the token's own text of all that the choice has written: reasoning
+    and markup count, an echoed prompt does not. Tokens that are parts of one character have the offset of that
+    character. Tokens of the reasoning are those that begin in front of its end; its tags are part of it.
     """
 
     token_id: int

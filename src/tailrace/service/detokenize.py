@@ -1,6 +1,7 @@
 """Token ids to text, one at a time, byte exact: what is given out together is what decoding the whole gives."""
 
 from codecs import utf_8_decode
+from collections.abc import Iterable
 
 from tailrace.service.vocabulary import Vocabulary
 
@@ -8,11 +9,15 @@ __all__ = ["Detokenizer", "TokenTexts"]
 
 
 class TokenTexts:
-    """The text of each token that is whole characters, and None for one that is not. Shared by all streams."""
+    """The text of each token that is whole characters, and None for one that is not. Shared by all streams.
 
-    def __init__(self, vocabulary: Vocabulary, *, skip_special_tokens: bool) -> None:
+    With `skip_special_tokens` control tokens have none, but those of which `markup` is made: what takes an answer apart
+    has to see it.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, *, skip_special_tokens: bool, markup: Iterable[str] = ()) -> None:
         self.vocabulary = vocabulary
-        self._hidden = vocabulary.control if skip_special_tokens else frozenset[int]()
+        self._hidden = _hidden_tokens(vocabulary, "\0".join(markup)) if skip_special_tokens else frozenset[int]()
         self._texts: dict[int, str | None] = {}
 
     def raw(self, token_id: int) -> bytes:
@@ -80,6 +85,10 @@ class Detokenizer:
     def _without_first_space(self, text: str) -> str:
         self._drops_space = not text
         return text.removeprefix(" ")
+
+
+def _hidden_tokens(vocabulary: Vocabulary, markup: str) -> frozenset[int]:
+    return frozenset(each for each in vocabulary.control if vocabulary.token_text(each) not in markup)
 
 
 def _num_broken_off(pending: bytes, raw: bytes) -> int:

@@ -20,14 +20,13 @@ from tailrace.service.api import (
     TextPrompt,
 )
 from tailrace.service.bounds import TextBounds, check_answer_tokens, check_generation
-from tailrace.service.choice import Choice, ChoiceRules
+from tailrace.service.choice import Choice
+from tailrace.service.choice_rules import RuleBook
 from tailrace.service.context import Context, fit_max_tokens
-from tailrace.service.detokenize import TokenTexts
 from tailrace.service.prompts import PromptEncoder, check_token_ids, is_long
 from tailrace.service.resume import NO_TOKENS, JournaledTokens, TokensGoOn
 from tailrace.service.sampling import settled_temperature
 from tailrace.service.seeds import choice_seed, draw_seed
-from tailrace.service.stop import StopStrings
 from tailrace.service.stream import SubmittedChoice, TextStream
 from tailrace.service.token_choice import TokenChoice
 from tailrace.service.tokenizer import Tokenizer
@@ -83,7 +82,7 @@ class TextService:
         self._classes = classes
         self._watcher = watcher
         self._prompts = PromptEncoder(tokenizer, chat, model, max_messages=self._bounds.max_messages)
-        self._texts = {skip: TokenTexts(tokenizer.vocabulary, skip_special_tokens=skip) for skip in (False, True)}
+        self._rules = RuleBook(tokenizer.vocabulary)
 
     @property
     def model(self) -> ModelCard:
@@ -206,21 +205,11 @@ class TextService:
             journal.begin(settled, outputs)
         return TextStream(self._engine, submitted, prompt_tokens=len(settled.prompt_ids), echoed=settled.echoed)
 
-    def _rules(self, settled: SettledGeneration) -> ChoiceRules:
-        return ChoiceRules(
-            texts=self._texts[settled.skip_special_tokens],
-            at_start=all(map(self._tokenizer.is_control, settled.prompt_ids)),
-            stops=StopStrings(settled.stop) if settled.stop else None,
-            include_stop=settled.include_stop,
-            stop_token_ids=settled.stop_token_ids,
-            min_tokens=settled.sampling.min_tokens,
-        )
-
     def _submit(
         self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal | None
     ) -> list[SubmittedChoice]:
         """All choices, or none."""
-        rules = self._rules(settled)
+        rules = self._rules.rules(settled, at_start=all(map(self._tokenizer.is_control, settled.prompt_ids)))
         kind = Choice if settled.is_text_wanted else TokenChoice
         submitted: list[SubmittedChoice] = []
         try:

@@ -62,14 +62,29 @@ class StopMatcher:
         self._node = strings.start
         self._held = ""
         self.matched: str | None = None
+        self.num_behind = 0  # characters that were fed together with the end of what is matched, and are behind it
+
+    @property
+    def num_held(self) -> int:
+        return len(self._held)
+
+    @property
+    def num_cut(self) -> int:
+        """How many characters of what is matched are left out of the text."""
+        return 0 if self.matched is None or self._include_stop else len(self.matched)
+
+    def passes(self, text: str) -> bool:
+        """Whether feeding this would do nothing: no stop string has begun, and none begins in it."""
+        return self._node.depth == 0 and self._strings.first_characters.isdisjoint(text)
 
     def feed(self, text: str) -> str:
         """The text that is certain now. Nothing more comes once `matched` is set."""
-        if self._node.depth == 0 and self._strings.first_characters.isdisjoint(text):
+        if self.passes(text):
             return text
         for place, character in enumerate(text):
             self._node = self._strings.step(self._node, character)
             if self._node.match is not None:
+                self.num_behind = len(text) - place - 1
                 return self._end(self._held + text[: place + 1], self._node.match)
         return self._let_out(text)
 
@@ -82,8 +97,9 @@ class StopMatcher:
         return self._let_out(text)
 
     def finish(self) -> str:
-        """The text held back, when the stream ends without a stop string."""
+        """The text held back, where no stop string can go on. What is fed behind it begins anew."""
         held, self._held = self._held, ""
+        self._node = self._strings.start
         return held
 
     def _end(self, text: str, stop: str) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tailrace.engine.client import EngineClient, TokenFeed
@@ -52,7 +52,8 @@ class TextStream:
     def usage(self) -> Usage:
         """The prompt counts once, as the first choice met it: the others find it in the cache by then."""
         choices = [submitted.choice for submitted in self._submitted]
-        return Usage.of_prompt(self._prompt_tokens, sum(choice.num_tokens for choice in choices), choices[0].prefix)
+        usage = Usage.of_prompt(self._prompt_tokens, sum(choice.num_tokens for choice in choices), choices[0].prefix)
+        return replace(usage, reasoning_tokens=sum(choice.num_reasoning_tokens for choice in choices))
 
     async def take(self) -> Sequence[ChoiceDelta]:
         """All deltas that are there, at least one; none once all choices have ended."""
@@ -115,11 +116,9 @@ class TextStream:
             return
         if (refusal := events[-1].refusal) is not None:
             raise refusal.error
-        delta = submitted.choice.feed(events)
-        if delta is None:
-            return
-        deltas.append(delta)
-        if delta.finish_reason is not None:
+        made = submitted.choice.feed(events)
+        deltas += made
+        if made and made[-1].finish_reason is not None:
             self._num_open -= 1
             if events[-1].finish_reason is None:  # by a stop string, of which the engine knows nothing
                 self._engine.abort(submitted.request_id, FinishReason.STOP)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from tailrace.service.api import ChoiceDelta, TextLogprob
-from tailrace.service.choice import ChoiceRules
-from tailrace.service.detokenize import Detokenizer
-from tailrace.service.stop import StopMatcher
+from tailrace.service.choice_rules import ChoiceRules
+from tailrace.service.parsing.segments import CallBegins, Segment
+from tailrace.service.token_reader import TokenReader
 from tailrace.types import FinishReason, PrefixReport, TokenEvent
 
 __all__ = ["TokenChoice"]
@@ -20,41 +20,51 @@ class TokenChoice:
         self.prefix: PrefixReport | None = None  # what the cache gave the prompt, once there are tokens
         self.is_done = False
         self._rules = rules
-        self._stop = StopMatcher(rules.stops, include_stop=True) if rules.stops else None
-        self._detokenizer = Detokenizer(rules.texts, at_start=rules.at_start)
+        self._reader = None if rules.machine is None else TokenReader(rules)
+        self._has_calls = False
 
-    def feed(self, events: Sequence[TokenEvent]) -> ChoiceDelta | None:
-        """The delta of these events; None when there is no token in them."""
+    @property
+    def num_reasoning_tokens(self) -> int:
+        """Of the tokens whose text is decided on, those that begin in front of the end of the reasoning."""
+        return 0 if self._reader is None else self._reader.ledger.num_reasoning_tokens
+
+    def feed(self, events: Sequence[TokenEvent]) -> Sequence[ChoiceDelta]:
+        """The delta of these events; none when there is no token in them."""
         for count, event in enumerate(events, 1):
             if event.token_id is not None:
                 self.num_tokens += 1
                 self.prefix = self.prefix or event.prefix
-                if (stop := self._met(event, event.token_id)) is not None:
-                    return self._end(events[:count], FinishReason.STOP, stop)
+            if self._reader is not None and (stop := self._met(self._reader, event)) is not None:
+                return self._end(events[:count], FinishReason.STOP, stop)
             if event.finish_reason is not None:
-                return self._end(events[:count], event.finish_reason, self._ended_by(event), event.error)
-        return self._delta(events) if events else None
+                return self._finish(events[:count], event.finish_reason)
+        return (self._delta(events),) if events else ()
 
-    def _met(self, event: TokenEvent, token_id: int) -> str | None:
-        """The stop string that this token completes."""
-        if self._stop is None or event.finish_reason is FinishReason.STOP:
-            return None
-        text = self._detokenizer.feed(token_id)
-        if self.num_tokens > self._rules.min_tokens:
-            self._stop.feed(text)
-        else:
-            self._stop.pass_by(text)
-        return self._stop.matched
+    def _met(self, reader: TokenReader, event: TokenEvent) -> str | None:
+        """The stop string that is met with this event."""
+        if event.token_id is not None:
+            self._look_for_calls(reader.read(event, event.token_id))
+            reader.ledger.take_due()
+        if event.finish_reason is not None and reader.matched is None:
+            self._look_for_calls(reader.finish())
+            reader.ledger.take_all()
+        return reader.matched
 
-    def _ended_by(self, event: TokenEvent) -> int | None:
-        is_stop = event.finish_reason is FinishReason.STOP and event.token_id in self._rules.stop_token_ids
-        return event.token_id if is_stop else None
+    def _look_for_calls(self, segments: Sequence[Segment]) -> None:
+        self._has_calls = self._has_calls or any(isinstance(segment, CallBegins) for segment in segments)
+
+    def _finish(self, events: Sequence[TokenEvent], reason: FinishReason) -> Sequence[ChoiceDelta]:
+        last = events[-1]
+        if reason is not FinishReason.STOP:
+            return self._end(events, reason, None, last.error)
+        ended_by = last.token_id if last.token_id in self._rules.stop_token_ids else None
+        return self._end(events, FinishReason.TOOL_CALLS if self._has_calls else reason, ended_by, last.error)
 
     def _end(
         self, events: Sequence[TokenEvent], reason: FinishReason, stop: str | int | None, error: str | None = None
-    ) -> ChoiceDelta:
+    ) -> Sequence[ChoiceDelta]:
         self.is_done = True
-        return self._delta(events, finish_reason=reason, stop_reason=stop, error=error)
+        return (self._delta(events, finish_reason=reason, stop_reason=stop, error=error),)
 
     def _delta(
         self,

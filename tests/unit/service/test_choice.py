@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from tailrace.service.answer_form import ALL_TEXT
 from tailrace.service.api import ChoiceDelta
-from tailrace.service.choice import Choice, ChoiceRules
+from tailrace.service.choice import Choice
+from tailrace.service.choice_rules import ChoiceRules
 from tailrace.service.detokenize import TokenTexts
-from tailrace.service.stop import StopStrings
+from tailrace.service.parsing.build import machine_factory
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.types import FinishReason, TokenEvent, TokenLogprob
 from tests.support.text import byte_level_tokenizer, events_of
@@ -30,9 +32,9 @@ def _rules(
     min_tokens: int = 0,
 ) -> ChoiceRules:
     texts = TokenTexts(tokenizer.vocabulary, skip_special_tokens=skip)
-    stops = StopStrings(stop) if stop else None
+    machine = machine_factory(None, "", ALL_TEXT, stop, include_stop=include_stop)
     return ChoiceRules(
-        texts, stops=stops, include_stop=include_stop, stop_token_ids=stop_token_ids, min_tokens=min_tokens
+        texts, machine=machine, include_stop=include_stop, stop_token_ids=stop_token_ids, min_tokens=min_tokens
     )
 
 
@@ -42,18 +44,16 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _deltas(choice: Choice, events: Sequence[TokenEvent]) -> list[ChoiceDelta]:
-    deltas = []
+    deltas: list[ChoiceDelta] = []
     for event in events:
-        if (delta := choice.feed([event])) is not None:
-            deltas.append(delta)
+        deltas += choice.feed([event])
         if choice.is_done:
             break
     return deltas
 
 
 def _whole(tokenizer: Tokenizer, stop: Sequence[str], ids: Sequence[int]) -> ChoiceDelta:
-    delta = Choice(0, _rules(tokenizer, stop)).feed(events_of(ids))
-    assert delta is not None
+    (delta,) = Choice(0, _rules(tokenizer, stop)).feed(events_of(ids))
     return delta
 
 
@@ -70,15 +70,14 @@ def test_text_comes_with_its_tokens(tokenizer: Tokenizer) -> None:
 
 def test_events_that_come_together_make_one_delta(tokenizer: Tokenizer) -> None:
     ids = _ids(tokenizer, "abc")
-    delta = Choice(0, _rules(tokenizer)).feed(events_of(ids))
+    (delta,) = Choice(0, _rules(tokenizer)).feed(events_of(ids))
     assert delta == ChoiceDelta(0, "abc", tuple(ids), finish_reason=FinishReason.LENGTH)
 
 
 def test_the_token_that_ends_an_answer_is_not_text(tokenizer: Tokenizer) -> None:
     for skip in (True, False):
         choice = Choice(0, _rules(tokenizer, skip=skip))
-        delta = choice.feed(events_of([*_ids(tokenizer, "ab"), EOS], FinishReason.STOP))
-        assert delta is not None
+        (delta,) = choice.feed(events_of([*_ids(tokenizer, "ab"), EOS], FinishReason.STOP))
         assert (delta.text, delta.finish_reason, delta.stop_reason) == ("ab", FinishReason.STOP, None)
         assert choice.num_tokens == 3
 
@@ -87,15 +86,13 @@ def test_a_stop_token_is_named_and_is_text_only_on_request(tokenizer: Tokenizer)
     ids = _ids(tokenizer, "ab.")
     for include_stop, text in ((False, "ab"), (True, "ab.")):
         rules = _rules(tokenizer, include_stop=include_stop, stop_token_ids=(ids[2],))
-        delta = Choice(0, rules).feed(events_of(ids, FinishReason.STOP))
-        assert delta is not None
+        (delta,) = Choice(0, rules).feed(events_of(ids, FinishReason.STOP))
         assert (delta.text, delta.stop_reason) == (text, ids[2])
 
 
 def test_a_stop_token_that_is_the_last_by_length_is_text(tokenizer: Tokenizer) -> None:
     ids = _ids(tokenizer, "ab.")
-    delta = Choice(0, _rules(tokenizer, stop_token_ids=(ids[2],))).feed(events_of(ids))
-    assert delta is not None
+    (delta,) = Choice(0, _rules(tokenizer, stop_token_ids=(ids[2],))).feed(events_of(ids))
     assert (delta.text, delta.stop_reason) == ("ab.", None)
 
 
@@ -117,15 +114,13 @@ def test_tokens_behind_a_stop_string_do_not_count_when_they_come_with_it(tokeniz
 
 
 def test_a_stop_string_wins_over_an_end_by_length(tokenizer: Tokenizer) -> None:
-    delta = Choice(0, _rules(tokenizer, ["cd"])).feed(events_of(_ids(tokenizer, "abcd")))
-    assert delta is not None
+    (delta,) = Choice(0, _rules(tokenizer, ["cd"])).feed(events_of(_ids(tokenizer, "abcd")))
     assert delta.finish_reason is FinishReason.STOP
 
 
 def test_a_stop_string_of_a_replaced_character_is_found_at_the_end(tokenizer: Tokenizer) -> None:
     unfinished = next(i for i in range(tokenizer.vocab_size) if tokenizer.token_bytes(i) == b"\xf0\x9f")
-    delta = Choice(0, _rules(tokenizer, ["\ufffd"])).feed(events_of([unfinished]))
-    assert delta is not None
+    (delta,) = Choice(0, _rules(tokenizer, ["\ufffd"])).feed(events_of([unfinished]))
     assert (delta.text, delta.stop_reason) == ("", "\ufffd")
 
 
@@ -151,8 +146,7 @@ def test_tokens_of_a_split_character_leave_together(tokenizer: Tokenizer) -> Non
 def test_tokens_of_the_stop_string_are_left_out(tokenizer: Tokenizer) -> None:
     by_text = {tokenizer.token_text(i): i for i in range(tokenizer.vocab_size)}
     hello, ll = by_text["hello"], by_text["ll"]
-    delta = Choice(0, _rules(tokenizer, ["oll"])).feed(events_of([hello, ll, ll], with_logprobs=True))
-    assert delta is not None
+    (delta,) = Choice(0, _rules(tokenizer, ["oll"])).feed(events_of([hello, ll, ll], with_logprobs=True))
     assert delta.text == "hell"
     assert delta.token_ids == (hello,)
     assert [logprob.token for logprob in delta.logprobs] == ["hello"]
@@ -168,8 +162,7 @@ def test_log_probabilities_carry_text_bytes_and_alternatives(tokenizer: Tokenize
     a, b = _ids(tokenizer, "ab")
     half = tokenizer.encode("é", allow_control=False)[0]
     top = (TokenLogprob(b, -0.5), TokenLogprob(half, -3.0))
-    delta = Choice(0, _rules(tokenizer)).feed([TokenEvent("r", a, logprob=-1.0, top_logprobs=top)])
-    assert delta is not None
+    (delta,) = Choice(0, _rules(tokenizer)).feed([TokenEvent("r", a, logprob=-1.0, top_logprobs=top)])
     logprob = delta.logprobs[0]
     assert (logprob.token, logprob.raw, logprob.logprob) == ("a", b"a", -1.0)
     assert [(other.token, other.raw, other.logprob) for other in logprob.top] == [
@@ -187,8 +180,8 @@ def test_hidden_tokens_make_no_text_but_are_told(tokenizer: Tokenizer) -> None:
 def test_an_end_without_a_token_lets_out_what_was_held(tokenizer: Tokenizer, reason: FinishReason) -> None:
     choice = Choice(0, _rules(tokenizer, ["abc"]))
     ids = _ids(tokenizer, "ab")
-    assert choice.feed([TokenEvent("r", ids[0]), TokenEvent("r", ids[1])]) is None
-    delta = choice.feed([TokenEvent("r", None, finish_reason=reason, error="broken")])
+    assert not choice.feed([TokenEvent("r", ids[0]), TokenEvent("r", ids[1])])
+    (delta,) = choice.feed([TokenEvent("r", None, finish_reason=reason, error="broken")])
     assert delta == ChoiceDelta(0, "ab", tuple(ids), finish_reason=reason, error="broken")
 
 
@@ -210,8 +203,7 @@ def _token_of(tokenizer: Tokenizer, raw: bytes) -> int:
 def _both_ways(tokenizer: Tokenizer, ids: Sequence[int], stop: Sequence[str] = ()) -> list[int]:
     """The offsets of an answer, which must be the same in one piece and token by token."""
     events = events_of(ids, with_logprobs=True)
-    whole = Choice(0, _rules(tokenizer, stop)).feed(events)
-    assert whole is not None
+    (whole,) = Choice(0, _rules(tokenizer, stop)).feed(events)
     streamed = _offsets(_deltas(Choice(0, _rules(tokenizer, stop)), events))
     assert streamed == _offsets([whole])
     return streamed
@@ -225,8 +217,7 @@ def test_a_token_tells_how_much_text_is_in_front_of_it(tokenizer: Tokenizer) -> 
 def test_alternatives_have_the_place_of_the_token_they_stand_beside(tokenizer: Tokenizer) -> None:
     a, b = _ids(tokenizer, "ab")
     events = [TokenEvent("r", a), TokenEvent("r", b, logprob=-1.0, top_logprobs=(TokenLogprob(a, -0.5),))]
-    delta = Choice(0, _rules(tokenizer)).feed(events)
-    assert delta is not None
+    (delta,) = Choice(0, _rules(tokenizer)).feed(events)
     assert [other.offset for other in delta.logprobs[0].top] == [1]
 
 
@@ -264,14 +255,8 @@ def test_a_stop_string_counts_once_it_ends_behind_the_least_number_of_tokens(
     tokenizer: Tokenizer, said: str, min_tokens: int, text: str, stop: str | None
 ) -> None:
     rules, events = _rules(tokenizer, [".", "ST"], min_tokens=min_tokens), events_of(_ids(tokenizer, said))
-    for deltas in (_deltas(Choice(0, rules), events), _deltas_of_one_batch(Choice(0, rules), events)):
+    for deltas in (_deltas(Choice(0, rules), events), Choice(0, rules).feed(events)):
         assert ("".join(delta.text for delta in deltas), deltas[-1].stop_reason) == (text, stop)
-
-
-def _deltas_of_one_batch(choice: Choice, events: Sequence[TokenEvent]) -> list[ChoiceDelta]:
-    delta = choice.feed(events)
-    assert delta is not None
-    return [delta]
 
 
 def test_a_stop_string_that_is_passed_by_holds_nothing_back(tokenizer: Tokenizer) -> None:

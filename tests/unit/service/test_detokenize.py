@@ -102,3 +102,10 @@ def _place(before: bytes, byte: int) -> int:
     alone, together = before.decode("utf-8", "replace"), (before + bytes([byte])).decode("utf-8", "replace")
     goes_on = alone + bytes([byte]).decode("utf-8", "replace") != together
     return len(alone) - goes_on
+
+
+def test_tokens_of_markup_are_not_hidden() -> None:
+    tokenizer = byte_level_tokenizer()
+    start, end = (tokenizer.vocabulary.added[token] for token in ("<|im_start|>", "<|im_end|>"))
+    texts = TokenTexts(tokenizer.vocabulary, skip_special_tokens=True, markup=("a <|im_start|>",))
+    assert (texts.text(start), texts.text(end)) == ("<|im_start|>", "")

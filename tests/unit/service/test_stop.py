@@ -64,3 +64,27 @@ def test_nothing_needs_holding_when_the_stop_string_is_included() -> None:
 
 def test_stop_strings_of_any_characters_work() -> None:
     assert _run(["。\n"], "中文。", "\n好") == (["中文", ""], "。\n")
+
+
+def test_text_passes_where_no_stop_string_has_begun_or_begins() -> None:
+    matcher = StopMatcher(StopStrings(["ab"]))
+    assert matcher.passes("b")
+    assert not matcher.passes("xa")
+    matcher.feed("a")
+    assert not matcher.passes("x")
+
+
+def test_what_comes_behind_the_end_of_a_text_begins_anew() -> None:
+    for include_stop in (False, True):
+        matcher = StopMatcher(StopStrings(["ab"]), include_stop=include_stop)
+        assert matcher.feed("a") + matcher.finish() == "a"
+        assert matcher.num_held == 0
+        assert matcher.feed("b") == "b"
+
+
+def test_a_match_tells_what_is_left_out_and_what_is_behind() -> None:
+    for include_stop, num_cut in ((False, 2), (True, 0)):
+        matcher = StopMatcher(StopStrings(["ab"]), include_stop=include_stop)
+        matcher.feed("xa")
+        matcher.feed("bcd")
+        assert (matcher.num_behind, matcher.num_cut) == (2, num_cut)

@@ -1,0 +1,40 @@
+"""Which stages take an answer apart: what follows from its format, its form and the stop strings of its request."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tailrace.service.answer_form import AnswerForm
+from tailrace.service.formats.format import ReasoningTags
+from tailrace.service.parsing.machine import TextMachine
+from tailrace.service.parsing.reasoning import ReasoningStage
+from tailrace.service.stop import StopMatcher, StopStrings
+
+__all__ = ["machine_factory", "markup_strings"]
+
+
+def machine_factory(
+    reasoning: ReasoningTags | None, tool_style: str, form: AnswerForm, stops: Sequence[str], *, include_stop: bool
+) -> Callable[[], TextMachine] | None:
+    """Makes the machine of each choice of a request; None: there is nothing to take apart.
+
+    `reasoning` and `tool_style` are those of the format that `form` names. Markup of calls counts where `form` has
+    tools.
+    """
+    tags = reasoning if form.format_name else None
+    strings = StopStrings(stops) if stops else None
+    if tags is None and strings is None:
+        return None
+    return partial(_make, tags, strings, include_stop, form.opened)
+
+
+def markup_strings(reasoning: ReasoningTags | None, tool_style: str, form: AnswerForm) -> tuple[str, ...]:
+    """What `machine_factory` looks for: tokens that are part of it may not be hidden."""
+    return (reasoning.begin, reasoning.end) if form.format_name and reasoning is not None else ()
+
+
+def _make(tags: ReasoningTags | None, strings: StopStrings | None, include_stop: bool, opened: str) -> TextMachine:
+    return TextMachine(
+        None if tags is None else ReasoningStage(tags),
+        stop=None if strings is None else StopMatcher(strings, include_stop=include_stop),
+        opened=opened,
+    )
