@@ -31,7 +31,7 @@ from tailrace.telemetry.levels import ReadReports
 from tailrace.weights.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from tailrace.service.chat import ChatTemplate
+    from tailrace.service.formats.format import ChatFormat
 
 __all__ = [
     "LoadedModel",
@@ -146,16 +146,16 @@ class TextParts:
     """What turns a model's texts into tokens and back."""
 
     tokenizer: Tokenizer
-    chat: "ChatTemplate | None"
+    chat: "ChatFormat | None"
 
 
 def read_texts(checkpoint: Checkpoint) -> TextParts:
     """Takes a tenth of a second and more, in which a thread beside it may load the weights."""
-    from tailrace.service.chat import ChatTemplate  # noqa: PLC0415  (its jinja2 loads while the weights do)
+    from tailrace.service.formats.registry import detect_format  # noqa: PLC0415  (its jinja2 loads while weights do)
 
-    template = checkpoint.chat_template
-    chat = None if template is None else ChatTemplate(template, checkpoint.special_tokens)
     tokenizer = Tokenizer.from_source(checkpoint.tokenizer, add_bos=checkpoint.add_bos, bos_id=checkpoint.bos_id)
+    architecture = checkpoint.config.architecture
+    chat = detect_format(checkpoint.chat_template, tokenizer, checkpoint.special_tokens, architecture)
     return TextParts(tokenizer, chat)
 
 

@@ -75,6 +75,11 @@ class ChatPrompt:
     effort: str | None = None  # how much to think: minimal, low, medium, high, xhigh, max
     param: str = field(default="messages", compare=False)
 
+    @property
+    def shown_tools(self) -> tuple[Tool, ...]:
+        """What the model is told of. One that must not call is told of nothing that it could try to call."""
+        return () if self.tool_choice.mode is ToolMode.NONE else self.tools
+
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:

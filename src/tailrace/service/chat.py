@@ -5,6 +5,7 @@ client. Message text goes in guarded, so that the rendered prompt can be cut at 
 """
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -18,10 +19,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tailrace.errors import InvalidRequest, UnsupportedModel
 from tailrace.service.api import ChatPrompt
 from tailrace.service.markup import Guard, private_mark
+from tailrace.service.messages import plain_message
+from tailrace.service.tool_objects import tool_object
 
 __all__ = ["ChatTemplate"]
 
 _RESERVED = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
+# A template that joins the arguments of a call to other text takes them as a string; others write JSON of an object.
+_JOINED_ARGUMENTS = re.compile(r"arguments(['\"]\s*\])?\s*[+~]|[+~]\s*[\w.'\"\[\]]*\barguments(['\"]\s*\])?\s*[+~)}-]")
 
 
 class ChatTemplate:
@@ -32,6 +37,7 @@ class ChatTemplate:
     ) -> None:
         self._max_chars = max_chars
         self._variables = {"tools": None, "documents": None, **(special_tokens or {})}
+        self._joins_arguments = _JOINED_ARGUMENTS.search(template) is not None
         try:
             self._template = _environment().from_string(template)
         except jinja2.TemplateSyntaxError as error:
@@ -45,12 +51,21 @@ class ChatTemplate:
             raise InvalidRequest(
                 f"{sorted(taken)[0]!r} cannot be a template argument", param=f"chat_template_kwargs.{sorted(taken)[0]}"
             )
-        messages = [_plain_message(message, place) for place, message in enumerate(prompt.messages)]
+        messages = [self._message(message, place) for place, message in enumerate(prompt.messages)]
         if not messages:
             raise InvalidRequest("there are no messages", param=prompt.param)
         if prompt.continue_final_message:
             return self._render_open_ended(messages, prompt, guard)
         return self._render(messages, prompt, guard, add_generation_prompt=prompt.add_generation_prompt)
+
+    def _message(self, message: Any, place: int) -> dict[str, Any]:
+        """The message as templates know them."""
+        plain = plain_message(message, place)
+        if plain.get("reasoning") and not plain.get("reasoning_content"):
+            plain["reasoning_content"] = plain["reasoning"]
+        if not self._joins_arguments and isinstance(calls := plain.get("tool_calls"), list | tuple):
+            plain["tool_calls"] = [_with_object(call) for call in calls]
+        return plain
 
     def _render_open_ended(self, messages: list[dict[str, Any]], prompt: ChatPrompt, guard: Guard) -> str:
         """The prompt up to the end of the final message's content, for the model to go on from there."""
@@ -74,7 +89,9 @@ class ChatTemplate:
     ) -> str:
         variables = {
             **self._variables,
-            **guard.protect(prompt.template_args),
+            **_thinking_variables(prompt),
+            **guard.protect(prompt.template_args, "chat_template_kwargs"),
+            **_tool_variables(prompt, guard),
             "messages": guard.protect(messages),
             "add_generation_prompt": add_generation_prompt,
         }
@@ -98,36 +115,31 @@ class ChatTemplate:
         return "".join(pieces)
 
 
-def _plain_message(message: Any, place: int) -> dict[str, Any]:
-    """The message with its content as one string."""
-    where = f"messages[{place}]"
-    if not isinstance(message, Mapping):
-        raise InvalidRequest(f"{where} is a {type(message).__name__}; it must be a mapping with a role", param=where)
-    if not isinstance(message.get("role"), str):
-        raise InvalidRequest(f"{where} has no role", param=f"{where}.role")
-    plain = dict(message)
-    if isinstance(content := message.get("content"), list | tuple):
-        plain["content"] = "\n".join([_part_text(part, f"{where}.content[{i}]") for i, part in enumerate(content)])
-    elif content is not None and not isinstance(content, str):
-        raise InvalidRequest(
-            f"{where}.content is neither a string nor a list of parts but {type(content).__name__}",
-            param=f"{where}.content",
-        )
-    return plain
+def _with_object(call: Any) -> Any:
+    """The call with its arguments as the object that they are JSON of; as it is, where they are of none."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(arguments := function.get("arguments"), str):
+        return call
+    try:
+        read = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return call
+    return {**call, "function": {**function, "arguments": read}} if isinstance(read, dict) else call
 
 
-def _part_text(part: Any, where: str) -> str:
-    if isinstance(part, str):
-        return part
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind != "text":
-        raise InvalidRequest(
-            f"{where} is of type {kind!r}; this model takes parts of type 'text' only", param=f"{where}.type"
-        )
-    text = part.get("text")
-    if not isinstance(text, str):
-        raise InvalidRequest(f"{where}.text is not a string", param=f"{where}.text")
-    return text
+def _thinking_variables(prompt: ChatPrompt) -> dict[str, Any]:
+    """What templates ask for, under the names that they know it by."""
+    variables: dict[str, Any] = {}
+    if prompt.thinking is not None:
+        variables |= {"thinking": prompt.thinking, "enable_thinking": prompt.thinking}
+    if prompt.effort is not None:
+        variables["reasoning_effort"] = prompt.effort
+    return variables
+
+
+def _tool_variables(prompt: ChatPrompt, guard: Guard) -> dict[str, Any]:
+    tools = prompt.shown_tools
+    return {"tools": guard.protect([tool_object(tool) for tool in tools], "tools")} if tools else {}
 
 
 class _Generation(Extension):

@@ -63,27 +63,34 @@ class Guard:
     """Tells message text from template text in one rendered prompt."""
 
     def __init__(self, markup: Markup) -> None:
+        self._markup = markup
         self._firsts = markup.first_characters
         self._mark = private_mark()
         while not self._firsts.isdisjoint(self._mark):
             self._mark = private_mark()
         self._is_touched = re.compile(f"[{re.escape(''.join(self._firsts))}]" if self._firsts else "(?!)")
 
-    def protect(self, value: Any, depth: int = 0) -> Any:
+    def protect(self, value: Any, param: str = "messages", depth: int = 0) -> Any:
         """The value with every string in it protected; one that no markup could begin in is returned as it is."""
         if isinstance(value, str):
             return self.protect_text(value)
         if depth > _MAX_DEPTH:
-            raise InvalidRequest(f"messages are nested more than {_MAX_DEPTH} levels deep", param="messages")
+            raise InvalidRequest(f"{param!r} is nested more than {_MAX_DEPTH} levels deep", param=param)
         if isinstance(value, Mapping):
-            return {self.protect(key): self.protect(item, depth + 1) for key, item in value.items()}
+            return {self.protect(key): self.protect(item, param, depth + 1) for key, item in value.items()}
         if isinstance(value, Sequence) and not isinstance(value, bytes):
-            return [self.protect(item, depth + 1) for item in value]
+            return [self.protect(item, param, depth + 1) for item in value]
         return value
 
     def protect_text(self, text: str) -> str:
         plain = text.plain if isinstance(text, GuardedText) else text
         return GuardedText(plain, self._broken(plain), self) if self._is_touched.search(plain) else plain
+
+    def cut(self, text: str) -> list[str]:
+        """A rendered text cut up: at even places what was typed or is no markup, at odd ones the template's markup."""
+        pieces = self._markup.split(text)
+        pieces[::2] = map(self.release, pieces[::2])
+        return pieces
 
     def release(self, text: str) -> str:
         """Text as it was typed."""

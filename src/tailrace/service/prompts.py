@@ -1,21 +1,29 @@
 """Any kind of prompt to token ids. Only here is decided whose markup counts: a template's and a raw prompt's own."""
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 from tailrace.errors import InvalidRequest
+from tailrace.service.answer_form import ALL_TEXT, AnswerForm
 from tailrace.service.api import ChatPrompt, InfillPrompt, ModelCard, Prompt, TextPrompt, TokenPrompt
 from tailrace.service.context import Context, check_prompt_length
+from tailrace.service.formats.format import ChatFormat
 from tailrace.service.infill import find_infill
 from tailrace.service.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from tailrace.service.chat import ChatTemplate
-
-__all__ = ["PromptEncoder", "check_token_ids", "is_long"]
+__all__ = ["EncodedPrompt", "PromptEncoder", "check_token_ids", "is_long"]
 
 _MESSAGE_CHARS = 64  # rendering a message costs about as much as tokenising so many characters
+_VALUE_CHARS = 8  # and so does each list, object or number in one
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompt:
+    """Ids, which may be none, and how the answer to them is taken apart."""
+
+    token_ids: list[int]
+    form: AnswerForm = ALL_TEXT
 
 
 class PromptEncoder:
@@ -24,19 +32,20 @@ class PromptEncoder:
     With `context` given, a prompt that cannot fit is refused before the work is done that its length would cost.
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, chat: "ChatTemplate | None", model: ModelCard, *, max_messages: int
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, chat: ChatFormat | None, model: ModelCard, *, max_messages: int) -> None:
         self._tokenizer = tokenizer
         self._chat = chat
         self._model = model
         self._infill = find_infill(tokenizer.vocabulary, model.vocab_size)
         self._max_messages = max_messages
 
-    def encode(self, prompt: Prompt, context: Context | None = None) -> list[int]:
-        """Ids of a prompt, which may be none. Raises InvalidRequest, ContextTooLong."""
+    def encode(self, prompt: Prompt, context: Context | None = None) -> EncodedPrompt:
+        """Raises InvalidRequest, ContextTooLong."""
         if isinstance(prompt, ChatPrompt):
             return self._encode_chat(prompt, context)
+        return EncodedPrompt(self._encode_raw(prompt, context))
+
+    def _encode_raw(self, prompt: TextPrompt | TokenPrompt | InfillPrompt, context: Context | None) -> list[int]:
         if isinstance(prompt, TextPrompt):
             return self._encode_text(prompt, context)
         if isinstance(prompt, InfillPrompt):
@@ -53,7 +62,7 @@ class PromptEncoder:
         stop_id = self._tokenizer.vocabulary.added.get(self._infill.stop)
         return () if stop_id is None else (stop_id,)
 
-    def _encode_chat(self, prompt: ChatPrompt, context: Context | None) -> list[int]:
+    def _encode_chat(self, prompt: ChatPrompt, context: Context | None) -> EncodedPrompt:
         if self._chat is None:
             raise InvalidRequest(
                 f"the model {self._model.name!r} has no chat template; use completions with a prompt instead",
@@ -63,10 +72,10 @@ class PromptEncoder:
             raise InvalidRequest(
                 f"{len(prompt.messages)} messages were given; at most {self._max_messages} can be", param=prompt.param
             )
-        guard = self._tokenizer.new_guard()
-        rendered = self._chat.render(prompt, guard)
-        self._check_text(guard.release(rendered), context, prompt.param)
-        return self._tokenizer.encode_guarded(rendered, guard)
+        encoded = self._chat.encode(prompt)
+        self._check_text("".join(encoded.pieces), context, prompt.param)
+        token_ids = self._tokenizer.encode_written(encoded.pieces)
+        return EncodedPrompt(token_ids, self._chat.answer_form(prompt, encoded.opened))
 
     def _encode_text(self, prompt: TextPrompt, context: Context | None) -> list[int]:
         self._check_text(prompt.text, context, "prompt")
@@ -118,13 +127,26 @@ def is_long(prompt: Prompt, max_chars: int) -> bool:
         return len(prompt.prefix) + len(prompt.suffix) > max_chars
     if isinstance(prompt, TokenPrompt):
         return len(prompt.token_ids) > max_chars
-    work: float = 0
-    for values in (prompt.template_args, *prompt.messages[: max_chars // _MESSAGE_CHARS + 1]):
-        work += _MESSAGE_CHARS + (sum(map(_work, values.values())) if isinstance(values, Mapping) else 0)
-    return work > max_chars
+    work = 0
+    for size in _sizes(prompt):
+        work += size
+        if work > max_chars:
+            return True
+    return False
 
 
-def _work(value: object) -> float:
-    if isinstance(value, str):
-        return len(value)
-    return math.inf if isinstance(value, Mapping | Sequence) else 0  # nobody has counted what is in there
+def _sizes(prompt: ChatPrompt) -> Iterator[int]:
+    """What each part of a chat costs, in characters of text, however deep it lies."""
+    tools = ((tool.name, tool.description, tool.parameters) for tool in prompt.tools)
+    ahead: list[Iterator[object]] = [chain((prompt.template_args,), prompt.messages, tools)]
+    while ahead:
+        for value in ahead[-1]:
+            if isinstance(value, str):
+                yield len(value)
+                continue
+            yield _MESSAGE_CHARS if len(ahead) == 1 else _VALUE_CHARS
+            if isinstance(value, Mapping | Sequence):
+                ahead.append(iter(value.values() if isinstance(value, Mapping) else value))
+                break
+        else:
+            ahead.pop()

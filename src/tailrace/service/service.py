@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.engine.client import EngineClient, TokenFeed
@@ -23,7 +23,8 @@ from tailrace.service.bounds import TextBounds, check_answer_tokens, check_gener
 from tailrace.service.choice import Choice
 from tailrace.service.choice_rules import RuleBook
 from tailrace.service.context import Context, fit_max_tokens
-from tailrace.service.prompts import PromptEncoder, check_token_ids, is_long
+from tailrace.service.formats.format import ChatFormat
+from tailrace.service.prompts import EncodedPrompt, PromptEncoder, check_token_ids, is_long
 from tailrace.service.resume import NO_TOKENS, JournaledTokens, TokensGoOn
 from tailrace.service.sampling import settled_temperature
 from tailrace.service.seeds import choice_seed, draw_seed
@@ -39,12 +40,8 @@ from tailrace.types import (
     Request,
     Target,
     TenantTarget,
-    TokenIds,
     packed,
 )
-
-if TYPE_CHECKING:
-    from tailrace.service.chat import ChatTemplate
 
 __all__ = ["PromptWatcher", "TextService"]
 
@@ -68,7 +65,7 @@ class TextService:
         self,
         engine: EngineClient,
         tokenizer: Tokenizer,
-        chat: "ChatTemplate | None",
+        chat: ChatFormat | None,
         model: ModelCard,
         bounds: TextBounds | None = None,
         *,
@@ -115,18 +112,19 @@ class TextService:
         return self._open(settled, outputs, journal)
 
     async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:
-        return await self._engine.explain(await self._encode(prompt, self._context), cache_salt)
+        encoded = await self._encode(prompt, self._context)
+        return await self._engine.explain(packed(encoded.token_ids), cache_salt)
 
     async def invalidate(self, target: BlockTarget | TenantTarget | ModelTarget) -> Invalidated:
         return await self._forget(target)
 
     async def invalidate_prompt(self, prompt: Prompt, cache_salt: str) -> Invalidated:
-        prompt_ids = await self._encode(prompt, self._context)
-        return await self._forget(PromptTarget(prompt_ids, cache_salt))
+        encoded = await self._encode(prompt, self._context)
+        return await self._forget(PromptTarget(packed(encoded.token_ids), cache_salt))
 
     def tokenize(self, prompt: Prompt) -> list[int]:
         """Ids of a prompt, which may be none. Blocks. Raises InvalidRequest."""
-        return self._prompts.encode(prompt)
+        return self._prompts.encode(prompt).token_ids
 
     def token_text(self, token_id: int) -> str:
         return self._tokenizer.token_text(token_id)
@@ -152,15 +150,15 @@ class TextService:
     def _context(self) -> Context:
         return Context(self._model.max_model_tokens, self._model.is_bound_by_kv)
 
-    async def _encode(self, prompt: Prompt, context: Context) -> TokenIds:
+    async def _encode(self, prompt: Prompt, context: Context) -> EncodedPrompt:
         encode = self._prompts.encode
         if is_long(prompt, self._bounds.max_inline_chars):
-            ids = await asyncio.to_thread(encode, prompt, context)
+            encoded = await asyncio.to_thread(encode, prompt, context)
         else:
-            ids = encode(prompt, context)
-        if not ids:
+            encoded = encode(prompt, context)
+        if not encoded.token_ids:
             raise InvalidRequest("the prompt is empty: give it at least one token", param="prompt")
-        return packed(ids)
+        return encoded
 
     def _prompt_text(self, generation: Generation, prompt_ids: Sequence[int]) -> str:
         if isinstance(generation.prompt, TextPrompt):
@@ -170,7 +168,8 @@ class TextService:
     async def _settle(self, generation: Generation) -> SettledGeneration:
         """The generation with its prompt as token ids, and with all that depends on it, the context or chance."""
         context = self._context
-        prompt_ids = await self._encode(generation.prompt, context)
+        encoded = await self._encode(generation.prompt, context)
+        prompt_ids = packed(encoded.token_ids)
         prompt_param = generation.prompt.param if isinstance(generation.prompt, ChatPrompt) else "prompt"
         sampling = fit_max_tokens(
             generation.sampling,
@@ -197,6 +196,7 @@ class TextService:
             echoed=self._prompt_text(generation, prompt_ids) if generation.echo else "",
             cache_salt=generation.cache_salt,
             standing=generation.standing,
+            form=encoded.form,
         )
 
     def _open(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal | None) -> TextStream:

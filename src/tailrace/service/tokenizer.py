@@ -67,11 +67,14 @@ class Tokenizer:
         """Ids of a text. Without `allow_control`, markup in it is ordinary text."""
         return self.encode_pieces(self._markup.split(text) if allow_control else [text])
 
-    def encode_guarded(self, text: str, guard: Guard) -> list[int]:
-        """Ids of a rendered prompt: markup counts where the template wrote it, and not inside protected text."""
-        pieces = self._markup.split(text)
-        pieces[::2] = map(guard.release, pieces[::2])
-        return self.encode_pieces(pieces)
+    def encode_written(self, pieces: Sequence[str]) -> list[int]:
+        """Ids of pieces that alternate: said by people, written by a format, ... Markup counts in what is written."""
+        runs: list[list[str]] = [[]]
+        for place, piece in enumerate(pieces):
+            first, *others = self._markup.split(piece) if place % 2 else [piece]
+            runs[-1].append(first)
+            runs += [[other] for other in others]
+        return self.encode_pieces(["".join(run) for run in runs])
 
     def encode_pieces(self, pieces: Sequence[str]) -> list[int]:
         """Ids of pieces that alternate: text, markup, text, ... Markup in a text is ordinary text."""

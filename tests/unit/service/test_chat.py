@@ -45,7 +45,8 @@ def _render(template: str, messages: Sequence[Mapping[str, Any]], **options: Any
 
 def _ids(tokenizer: Tokenizer, template: str, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
     guard = tokenizer.new_guard()
-    return tokenizer.encode_guarded(ChatTemplate(template).render(ChatPrompt(messages, **options), guard), guard)
+    rendered = ChatTemplate(template).render(ChatPrompt(messages, **options), guard)
+    return tokenizer.encode_written(guard.cut(rendered))
 
 
 def test_messages_are_rendered_for_an_answer() -> None:

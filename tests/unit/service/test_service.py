@@ -29,13 +29,13 @@ from tailrace.service.api import (
     Standing,
     TextPrompt,
     TokenPrompt,
+    Tool,
     Usage,
 )
 from tailrace.service.bounds import TextBounds
-from tailrace.service.chat import ChatTemplate
 from tailrace.service.context import Context
-from tailrace.service.markup import Guard
-from tailrace.service.prompts import PromptEncoder
+from tailrace.service.formats.registry import detect_format
+from tailrace.service.prompts import EncodedPrompt, PromptEncoder
 from tailrace.service.seeds import choice_seed
 from tailrace.service.service import TextService
 from tailrace.service.tokenizer import Tokenizer
@@ -65,7 +65,7 @@ from tests.support.text import (
     sentencepiece_tokenizer,
 )
 
-CHAT = ChatTemplate("{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}")
+CHAT = detect_format("{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}", byte_level_tokenizer())
 PROMPT = TextPrompt("hello")
 SAMPLING = SamplingParams(max_tokens=8)
 MODEL = ModelCard("tiny", (), created_s=0, max_model_tokens=100, vocab_size=300)
@@ -343,7 +343,7 @@ async def test_a_prompt_that_can_never_fit_is_refused_before_it_is_tokenised(
         def encode(self, text: str, *, allow_control: bool) -> list[int]:
             raise AssertionError("tokenised")
 
-        def encode_guarded(self, text: str, guard: Guard) -> list[int]:
+        def encode_written(self, pieces: Sequence[str]) -> list[int]:
             raise AssertionError("tokenised")
 
     service = _service(_says(byte_level_tokenizer(), "x"), Untouched.from_source(byte_level_vocabulary()))
@@ -495,7 +495,7 @@ async def test_every_kind_of_large_prompt_leaves_the_event_loop(monkeypatch: pyt
     threads: list[threading.Thread] = []
     encode = PromptEncoder.encode
 
-    def spy(self: PromptEncoder, prompt: Prompt, context: Context | None = None) -> list[int]:
+    def spy(self: PromptEncoder, prompt: Prompt, context: Context | None = None) -> EncodedPrompt:
         threads.append(threading.current_thread())
         return encode(self, prompt, context)
 
@@ -506,7 +506,8 @@ async def test_every_kind_of_large_prompt_leaves_the_event_loop(monkeypatch: pyt
         TokenPrompt([5] * 201),
         ChatPrompt([message] * 4),
         ChatPrompt([{**message, "name": "x" * 200}]),
-        ChatPrompt([{**message, "content": [{"type": "text", "text": "x"}]}]),
+        ChatPrompt([{**message, "content": [{"type": "text", "text": "x" * 200}]}]),
+        ChatPrompt([message], tools=(Tool("f", parameters={"properties": {"x": {"description": "x" * 200}}}),)),
         ChatPrompt([message], template_args={"x": "x" * 200}),
     ]
     small: list[Prompt] = [TokenPrompt([5] * 50), ChatPrompt([message])]

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tailrace.errors import InvalidRequest
+from tailrace.service.answer_form import ALL_TEXT, AnswerForm
 from tailrace.service.api import ChatPrompt
 
 __all__ = ["ChatEncoder", "ChatFormat", "EncodedChat", "ReasoningTags"]
@@ -11,7 +13,7 @@ __all__ = ["ChatEncoder", "ChatFormat", "EncodedChat", "ReasoningTags"]
 
 @dataclass(frozen=True, slots=True)
 class EncodedChat:
-    """A prompt cut up: text at even places, control markup at odd ones. Markup in a text is ordinary text.
+    """A prompt cut up: at even places what people said, at odd ones what the format wrote, where alone markup counts.
 
     `opened` is the part of it that belongs to the answer, such as `<think>`, or the beginning that is continued.
     """
@@ -44,3 +46,21 @@ class ChatFormat:
     reasoning: ReasoningTags | None = None
     tool_style: str = ""
     thinks: bool = False
+
+    def encode(self, prompt: ChatPrompt) -> EncodedChat:
+        """Raises InvalidRequest for what the format has no place for: it is never silently left out."""
+        if self.reasoning is None and (prompt.thinking or prompt.effort is not None):
+            param = "thinking" if prompt.thinking else "reasoning_effort"
+            raise InvalidRequest(
+                f"this model does not think (its format is {self.name!r}); leave {param!r} out", param=param
+            )
+        if not self.tool_style and prompt.shown_tools:
+            raise InvalidRequest(
+                f"this model has no markup for calls (its format is {self.name!r}); leave 'tools' out", param="tools"
+            )
+        return self.encoder.encode(prompt)
+
+    def answer_form(self, prompt: ChatPrompt, opened: str) -> AnswerForm:
+        """How the answer to a prompt is taken apart that ends with `opened`."""
+        has_tools = bool(prompt.shown_tools)
+        return AnswerForm(self.name, opened, has_tools) if has_tools or self.reasoning is not None else ALL_TEXT

@@ -1,0 +1,106 @@
+"""Which format a model is found to speak."""
+
+from typing import Any
+
+import pytest
+
+from tailrace.errors import InvalidRequest, UnsupportedModel
+from tailrace.service.api import ChatPrompt
+from tailrace.service.formats.format import ChatFormat
+from tailrace.service.formats.registry import answer_markup, detect_format, format_names
+from tests.support.chats import WEATHER, assistant, call, result, user
+from tests.support.text import byte_level_tokenizer
+
+PLAIN = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+USERS = "{{ bos_token }}{% for m in messages %}<｜User｜>{{ m.content }}<｜Assistant｜>{% endfor %}"
+FENCE = "{{ '<｜tool▁sep｜>' + m.name + '\\n```json\\n' }}"
+TOOLS = "{% if tools %}{{ tools | tojson }}{% endif %}"
+
+
+def _found(template: str | None, **more: Any) -> ChatFormat:
+    found = detect_format(template, byte_level_tokenizer(), **more)
+    assert found is not None
+    return found
+
+
+def _text(chat_format: ChatFormat, *messages: Any, **options: Any) -> str:
+    return "".join(chat_format.encode(ChatPrompt(messages, **options)).pieces)
+
+
+@pytest.mark.parametrize(
+    ("template", "name", "thinks"),
+    [
+        (USERS + FENCE, "deepseek-v3", False),
+        (USERS + FENCE + "{% if '</think>' in m %}{% endif %}", "deepseek-r1-0528", True),
+        (USERS + FENCE + "{{ '</think>' }}<｜Assistant｜><think>\\n", "deepseek-r1", True),
+        (USERS + "{{ '</think>' }}<think>\\n", "deepseek-r1", True),
+        (USERS + "<｜tool▁sep｜>{% if thinking %}<think>{% else %}</think>{% endif %}", "deepseek-v3.1", False),
+        (USERS, "template", False),
+        ("User: {{ messages }}\n\nAssistant:", "template", False),
+        (PLAIN, "hermes", False),
+        (PLAIN + "<think>", "hermes-thinking", True),
+        (PLAIN + TOOLS + "<tool_call>", "hermes", False),
+        (PLAIN + TOOLS + "<tool_call><function=x>", "template", False),
+        (PLAIN + TOOLS + "<tool_call>x<arg_key>", "template", False),
+        (PLAIN + TOOLS + "<other_call>", "template", False),
+        ("<|start_header_id|>" + TOOLS + "<|python_tag|>", "llama3", False),
+        ("<|start_header_id|>" + TOOLS + '{"name": "x", "parameters": {}}', "llama3", False),
+        (PLAIN.replace("im_", "x_") + "</think>", "template-thinking", True),
+    ],
+)
+def test_a_format_is_recognised_by_its_template(template: str, name: str, thinks: bool) -> None:
+    found = _found(template)
+    assert (found.name, found.thinks) == (name, thinks)
+    markup = answer_markup(name)
+    assert (found.reasoning, found.tool_style) == (markup.reasoning, markup.tool_style)
+
+
+def test_without_a_template_nothing_is_known() -> None:
+    assert detect_format(None, byte_level_tokenizer(), architecture="llama") is None
+
+
+def test_an_unreadable_template_is_a_fault_of_the_model() -> None:
+    with pytest.raises(UnsupportedModel):
+        _found("{% if %}")
+
+
+def test_a_chatml_model_without_tools_in_its_template_can_use_them() -> None:
+    found = _found("{{ bos_token }}" + PLAIN + "as ever", special_tokens={"bos_token": "<|endoftext|>"})
+    assert _text(found, user("Hi")).endswith("as ever")
+    with_tools = _text(found, user("Hi"), tools=(WEATHER,))
+    assert with_tools.startswith("<|endoftext|><|im_start|>system\n# Tools")
+    history = _text(found, user("Hi"), assistant(None, call("c", "f", "{}")), result("c", "R"))
+    assert "<tool_response>\nR\n</tool_response>" in history
+
+
+def test_a_template_that_knows_tools_is_always_used() -> None:
+    found = _found(PLAIN + TOOLS + "<tool_call>")
+    assert _text(found, user("Hi"), tools=(WEATHER,)).count("get_weather") == 1
+    assert "# Tools" not in _text(found, user("Hi"), tools=(WEATHER,))
+
+
+@pytest.mark.parametrize("template", ["{{ messages }}", PLAIN + TOOLS + "<other_call>"])
+def test_tools_are_refused_where_calls_would_not_be_understood(template: str) -> None:
+    with pytest.raises(InvalidRequest, match="no markup for calls") as caught:
+        _text(_found(template), user("Hi"), tools=(WEATHER,))
+    assert caught.value.param == "tools"
+
+
+def test_results_are_refused_by_a_template_that_knows_none() -> None:
+    with pytest.raises(InvalidRequest, match="knows no tools"):
+        _text(_found("{{ messages }}"), user("Hi"), assistant("", call("c", "f", "{}")))
+
+
+def test_a_deepseek_format_does_not_need_its_template() -> None:
+    found = _found(USERS + FENCE)
+    text = _text(found, user("Hi"), assistant(None, call("c", "f", "{}")), result("c", "R"))
+    assert "<｜tool▁calls▁end｜><｜end▁of▁sentence｜>" in text
+
+
+def test_every_format_has_its_markup_and_others_are_refused() -> None:
+    assert all(answer_markup(name) is not None for name in format_names())
+    with pytest.raises(InvalidRequest, match="no chat format 'x', but deepseek-r1, "):
+        answer_markup("x")
