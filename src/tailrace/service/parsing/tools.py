@@ -1,0 +1,35 @@
+"""The styles in which models write tool calls, and what reads each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tailrace.service.parsing.deepseek_calls import CALL_BEGIN, CALLS_BEGIN, v3_calls, v31_calls
+from tailrace.service.parsing.hermes_calls import CALL_TAG, HermesCalls
+from tailrace.service.parsing.segments import Stage
+
+__all__ = ["TOOL_STYLES", "call_markers", "call_stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    stage: Callable[[], Stage]
+    markers: tuple[str, ...]
+
+
+_STYLES: Mapping[str, _Style] = {
+    "deepseek_v3": _Style(v3_calls, (CALLS_BEGIN, CALL_BEGIN)),
+    "deepseek_v31": _Style(v31_calls, (CALLS_BEGIN, CALL_BEGIN)),
+    "hermes": _Style(HermesCalls, (CALL_TAG,)),
+}
+
+TOOL_STYLES = tuple(_STYLES)
+
+
+def call_stage(style: str) -> Stage:
+    """What takes the calls out of one answer."""
+    return _STYLES[style].stage()
+
+
+def call_markers(style: str) -> tuple[str, ...]:
+    """With what calls begin. Where one stands, no reasoning goes on."""
+    return _STYLES[style].markers
