@@ -26,7 +26,7 @@ def test_with_known_members_alone_a_name_without_arguments_says_nothing() -> Non
 def test_with_known_members_alone_others_are_no_call(text: str) -> None:
     call = CallObject(0, STRICT)
     assert call.feed(text[:-1]) == []
-    assert call.progress is Progress.READING
+    before = call.progress
     assert call.feed(text[-1]) == []
-    assert call.progress is Progress.FAILED
+    assert (before, call.progress) == (Progress.READING, Progress.FAILED)
     assert call.answer + call.rest == text
