@@ -118,9 +118,3 @@ class Sections:
 
     def so_far(self) -> list[Section]:
         return self._sections
-
-    def at_least_one(self) -> list[Section]:
-        """An answer of nothing is an empty text."""
-        if not self._sections:
-            self._add(self.cutter.empty_text())
-        return self._sections

@@ -56,13 +56,8 @@ def test_one_delta_may_have_all_of_it() -> None:
     ]
 
 
-def test_nothing_is_no_section_but_where_one_is_wanted() -> None:
-    sections = Sections()
-    sections.add(token("", logprobs=(logprob("<x>"),)))
-    sections.add(finish())
-    assert sections.so_far() == []
-    (only,) = sections.at_least_one()
-    assert (only.kind, only.text, only.logprobs) == (TEXT, "", [logprob("<x>")])
+def test_nothing_is_no_section() -> None:
+    assert sections_of(token("", logprobs=(logprob("<x>"),)), finish()) == []
 
 
 def test_log_probabilities_are_those_of_the_text() -> None:

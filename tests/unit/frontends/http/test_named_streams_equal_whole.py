@@ -14,7 +14,7 @@ from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason
 from tests.support.asgi import named_events, post
-from tests.support.scripted_service import ScriptedService
+from tests.support.scripted_service import ScriptedService, call, finish, thought, token
 
 MESSAGE: dict[str, object] = {"max_tokens": 3, "messages": [{"role": "user", "content": "Hi"}]}
 IDENTITY = ("id", "created_at")
@@ -37,6 +37,26 @@ def cut_texts(draw: st.DrawFn) -> tuple[str, list[ChoiceDelta]]:
     stop_reason = draw(st.none() | st.integers(0, 9) | st.text(max_size=4))
     deltas.append(ChoiceDelta(0, last, token_ids=(1,), finish_reason=reason, stop_reason=stop_reason))
     return "".join([*pieces, last]), deltas
+
+
+ARGUMENTS = st.dictionaries(st.text(max_size=3), st.none() | st.integers() | st.text(max_size=3), max_size=2)
+
+
+@st.composite
+def mixed_answers(draw: st.DrawFn) -> list[ChoiceDelta]:
+    """Reasoning, texts and calls in any order, each in any two pieces."""
+    deltas: list[ChoiceDelta] = []
+    kinds = draw(st.lists(st.sampled_from(["reasoning", "text", "call"]), max_size=5))
+    for number, kind in enumerate(kinds):
+        text = draw(ARGUMENTS.map(json.dumps) if kind == "call" else st.text(max_size=6))
+        cut = draw(st.integers(0, len(text)))
+        if kind == "call":
+            deltas += [call(number, text[:cut], name="f"), call(number, text[cut:])]
+        else:
+            make = thought if kind == "reasoning" else token
+            deltas += [make(text[:cut]), make(text[cut:])]
+    reason = draw(st.sampled_from([FinishReason.STOP, FinishReason.LENGTH, FinishReason.TOOL_CALLS]))
+    return [*deltas, finish(reason=reason)]
 
 
 async def both_answers(
@@ -64,10 +84,61 @@ def gathered_message(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 assert event["index"] == len(message["content"])
                 message["content"].append(dict(event["content_block"]))
             case "content_block_delta":
-                message["content"][event["index"]]["text"] += event["delta"]["text"]
+                add_to_block(message["content"][event["index"]], event["delta"])
+            case "content_block_stop":
+                block = message["content"][event["index"]]
+                if block["type"] == "tool_use":
+                    block["input"] = json.loads(block["input"] or "{}")
             case "message_delta":
                 message |= event["delta"] | {"usage": event["usage"]}
     return message
+
+
+def add_to_block(block: dict[str, Any], delta: dict[str, Any]) -> None:
+    match delta["type"]:
+        case "input_json_delta":
+            block["input"] = (block["input"] or "") + delta["partial_json"]
+        case "signature_delta":
+            block["signature"] = delta["signature"]
+        case kind:
+            name = kind.removesuffix("_delta")
+            block[name] += delta[name]
+
+
+def gathered_output(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items of a response from their beginnings and deltas alone, without log probabilities."""
+    items: list[dict[str, Any]] = []
+    for event in events:
+        kind = event["type"].removeprefix("response.")
+        if kind == "output_item.added":
+            assert event["output_index"] == len(items)
+            items.append(json.loads(json.dumps(event["item"])))
+        elif kind == "content_part.added":
+            items[event["output_index"]]["content"].append(dict(event["part"]))
+        elif kind == "function_call_arguments.delta":
+            items[event["output_index"]]["arguments"] += event["delta"]
+        elif kind.endswith(".delta"):
+            items[event["output_index"]]["content"][event["content_index"]]["text"] += event["delta"]
+        elif kind == "output_item.done":
+            items[event["output_index"]]["status"] = event["item"]["status"]
+            assert items[event["output_index"]] == event["item"]
+    return items
+
+
+@settings(max_examples=50)
+@given(mixed_answers())
+def test_the_blocks_of_a_message_add_up_to_it(deltas: list[ChoiceDelta]) -> None:
+    whole, events = asyncio.run(both_answers("/v1/messages", MESSAGE, deltas))
+    assert without_identity(gathered_message(events)) == without_identity(whole)
+
+
+@settings(max_examples=50)
+@given(mixed_answers())
+def test_the_items_of_a_response_add_up_to_it(deltas: list[ChoiceDelta]) -> None:
+    whole, events = asyncio.run(both_answers("/v1/responses", {"input": "Hi"}, deltas))
+    assert without_identity(gathered_output(events)) == without_identity(whole["output"])
+    assert without_identity(events[-1]["response"]) == without_identity(whole)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
 @settings(max_examples=150)

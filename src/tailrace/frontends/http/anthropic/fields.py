@@ -12,17 +12,13 @@ _ACCEPTED: Mapping[str, str] = {
     "workspace_id": "is for the client's own bookkeeping",
 }
 
-_TOOLS = "tools are not supported"
 _KEPT = "nothing is kept between requests"
 _CONTEXT = "the conversation is taken as it is sent; shorten it before sending"
 
 _REFUSED: Mapping[str, Refusal] = {
-    "tools": Refusal(_TOOLS, ([],)),
-    "tool_choice": Refusal(_TOOLS, ({"type": "none"}, {"type": "auto"})),
-    "mcp_servers": Refusal(_TOOLS, ([],)),
-    "thinking": Refusal("thinking is not told apart from the answer", ({"type": "disabled"},)),
-    "output_config": Refusal("neither effort nor format of answers is steered", ({},)),
-    "output_format": Refusal("guided output is not supported"),
+    "mcp_servers": Refusal("the server calls no tools itself", ([],)),
+    "output_format": Refusal("send output_config.format"),
+    "reasoning_effort": Refusal("send output_config.effort"),
     "container": Refusal(_KEPT),
     "thread": Refusal(_KEPT),
     "diagnostics": Refusal(_KEPT),

@@ -12,10 +12,7 @@ _ACCEPTED: Mapping[str, str] = {
     "client_metadata": "is for the client's own bookkeeping",
 }
 
-_TOOLS = "tools are not supported"
 _STORED = "nothing is stored: send the whole conversation as input"
-_REASONING = "reasoning is not told apart from the answer; pass chat_template_kwargs to steer the template"
-_NO_REASONING = tuple({"effort": effort, "summary": summary} for effort in (None, "none") for summary in (None, "auto"))
 
 _REFUSED: Mapping[str, Refusal] = {
     "store": Refusal("answers are not stored", (False,)),
@@ -25,9 +22,6 @@ _REFUSED: Mapping[str, Refusal] = {
     "background": Refusal(_STORED, (False,)),
     "background_options": Refusal(_STORED),
     "context_management": Refusal(_STORED, ([],)),
-    "tools": Refusal(_TOOLS, ([],)),
-    "tool_choice": Refusal(_TOOLS, ("none", "auto")),
-    "reasoning": Refusal(_REASONING, ({}, {"effort": None}, {"effort": "none"}, {"summary": None}, *_NO_REASONING)),
     "moderation": Refusal("moderation is not supported"),
     "image": Refusal("only text is supported"),
     "access_programs": Refusal("there are none"),
@@ -37,6 +31,7 @@ _REFUSED: Mapping[str, Refusal] = {
     "logprobs": Refusal("include message.output_text.logprobs, and send their number as top_logprobs", (False,)),
     "messages": Refusal("send input"),
     "response_format": Refusal("send text.format", ({"type": "text"},)),
+    "reasoning_effort": Refusal("send reasoning.effort"),
 }
 
 RESPONSE_FIELDS = FieldRules(_ACCEPTED, _REFUSED)

@@ -8,8 +8,10 @@ from tailrace.frontends.http.responses.fields import RESPONSE_FIELDS
 from tailrace.frontends.http.responses.form import ResponseForm
 from tailrace.frontends.http.responses.prompt import prompt_of
 from tailrace.frontends.http.responses.schema import ResponseBody
+from tailrace.frontends.http.responses.tools import format_of_text
 from tailrace.frontends.http.sampling import sampling_params
 from tailrace.frontends.model_name import check_model
+from tailrace.frontends.output_format import check_obeyable
 from tailrace.frontends.salt import tenant_salt
 from tailrace.frontends.standing import Claim
 from tailrace.service.api import Generation, ModelCard
@@ -24,9 +26,13 @@ def decode_response(body: bytes, request_id: str, model: ModelCard, config: Http
     fields = _BODY.decode(body)
     check_model(fields.model, model)
     _check(fields)
+    prompt, output_format = prompt_of(fields), format_of_text(fields)
+    check_obeyable(
+        output_format, prompt.tool_choice, min_tokens=fields.min_tokens or 0, ignore_eos=bool(fields.ignore_eos)
+    )
     generation = Generation(
         request_id=request_id,
-        prompt=prompt_of(fields),
+        prompt=prompt,
         sampling=sampling_params(fields, max_tokens=fields.max_output_tokens or 0, num_logprobs=_num_logprobs(fields)),
         stop=(fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ()),
         include_stop=bool(fields.include_stop_str_in_output),
@@ -34,6 +40,7 @@ def decode_response(body: bytes, request_id: str, model: ModelCard, config: Http
         cache_salt=tenant_salt(fields.cache_salt, fields.user_id),
         seed=fields.seed,
         ends_with_context=True,
+        output_format=output_format,
     )
     return Job(
         (generation,),
@@ -54,8 +61,6 @@ def _check(fields: ResponseBody) -> None:
     if fields.stream_options is not None and fields.stream_options.include_obfuscation:
         raise _unsupported("stream_options.include_obfuscation", "padding of events is not supported")
     text = fields.text
-    if text is not None and text.format not in (None, {"type": "text"}):
-        raise _unsupported("text.format", "guided output is not supported")
     if text is not None and text.verbosity not in (None, "medium"):
         raise _unsupported("text.verbosity", "the length of answers is not steered; use max_output_tokens")
 

@@ -1,44 +1,18 @@
 """A response as the wire has it: what was asked for, what came of it, and what it took."""
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tailrace.frontends.http.answer import AnswerHead
-from tailrace.frontends.http.openai.logprobs import ChatTokenLogprob, chat_logprobs
+from tailrace.frontends.http.responses.items import Item, Status
 from tailrace.frontends.http.responses.schema import ResponseBody
-from tailrace.service.api import TextLogprob, Usage
+from tailrace.frontends.parts import Part
+from tailrace.service.api import Usage
 from tailrace.types import FinishReason
 
-__all__ = [
-    "Failed",
-    "OutputMessage",
-    "OutputText",
-    "Response",
-    "begun",
-    "ended",
-    "failed",
-    "item_of",
-    "status_of",
-    "text_of",
-]
-
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
-
-
-class OutputText(Struct, tag_field="type", tag="output_text"):
-    text: str
-    logprobs: list[ChatTokenLogprob]
-    annotations: tuple[()] = ()
-
-
-class OutputMessage(Struct, tag_field="type", tag="message"):
-    id: str
-    status: Status
-    content: list[OutputText]
-    role: str = "assistant"
+__all__ = ["Failed", "Response", "begun", "ended", "failed", "status_of"]
 
 
 class InputDetails(Struct):
@@ -51,15 +25,15 @@ class InputDetails(Struct):
 
 
 class OutputDetails(Struct, frozen=True):
-    reasoning_tokens: int = 0
+    reasoning_tokens: int
 
 
 class WireUsage(Struct):
     input_tokens: int
     input_tokens_details: InputDetails
     output_tokens: int
+    output_tokens_details: OutputDetails
     total_tokens: int
-    output_tokens_details: OutputDetails = OutputDetails()
 
 
 class Failed(Struct, frozen=True):
@@ -72,16 +46,12 @@ class Incomplete(Struct, frozen=True):
 
 
 class Reasoning(Struct, frozen=True):
-    effort: None = None
-    summary: None = None
-
-
-class TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
-    pass
+    effort: str | None = None
+    summary: None = None  # there is none: reasoning comes whole
 
 
 class Text(Struct, frozen=True):
-    format: TextFormat = TextFormat()
+    format: Part
     verbosity: str = "medium"
 
 
@@ -98,18 +68,18 @@ class Response(Struct, kw_only=True):
     max_tool_calls: int | None
     metadata: dict[str, str]
     model: str
-    output: list[OutputMessage] = []
+    output: Sequence[Item] = ()
     parallel_tool_calls: bool
     previous_response_id: None = None
     prompt_cache_key: str | None
-    reasoning: Reasoning = Reasoning()
+    reasoning: Reasoning
     safety_identifier: str | None
     service_tier: str | None
     store: bool = False
     temperature: float
-    text: Text = Text()
-    tool_choice: str = "auto"
-    tools: tuple[()] = ()
+    text: Text
+    tool_choice: str | Part
+    tools: Sequence[Part]
     top_logprobs: int
     top_p: float
     truncation: str = "disabled"
@@ -129,38 +99,39 @@ def begun(head: AnswerHead, fields: ResponseBody) -> Response:
         model=head.model,
         parallel_tool_calls=fields.parallel_tool_calls is not False,
         prompt_cache_key=fields.prompt_cache_key,
+        reasoning=Reasoning(None if fields.reasoning is None else fields.reasoning.effort),
         safety_identifier=fields.safety_identifier,
         service_tier=head.service_tier,
+        text=Text(_format_of(fields)),
         temperature=1.0 if fields.temperature is None else fields.temperature,
+        tool_choice="auto" if fields.tool_choice is None else fields.tool_choice,
+        tools=fields.tools or (),
         top_logprobs=fields.top_logprobs or 0,
         top_p=1.0 if fields.top_p is None else fields.top_p,
         user=fields.user,
     )
 
 
-def text_of(text: str, logprobs: Iterable[TextLogprob] = ()) -> OutputText:
-    return OutputText(text, chat_logprobs(logprobs).content)
-
-
-def item_of(head: AnswerHead, status: Status, content: list[OutputText]) -> OutputMessage:
-    """The one item that there is of a response."""
-    return OutputMessage("msg_" + head.answer_id.partition("_")[2], status, content)
+def _format_of(fields: ResponseBody) -> Part:
+    return (None if fields.text is None else fields.text.format) or {"type": "text"}
 
 
 def status_of(finish_reason: FinishReason) -> Status:
     return "incomplete" if finish_reason is FinishReason.LENGTH else "completed"
 
 
-def ended(response: Response, item: OutputMessage, usage: Usage) -> Response:
-    """The response with what came of it, which has the status of its item."""
-    incomplete = Incomplete() if item.status == "incomplete" else None
-    return replace(response, status=item.status, output=[item], usage=_usage_of(usage), incomplete_details=incomplete)
+def ended(response: Response, output: Sequence[Item], finish_reason: FinishReason, usage: Usage) -> Response:
+    """The response with what came of it."""
+    status = status_of(finish_reason)
+    incomplete = Incomplete() if status == "incomplete" else None
+    return replace(response, status=status, output=output, usage=_usage_of(usage), incomplete_details=incomplete)
 
 
-def failed(response: Response, output: list[OutputMessage], error: Failed) -> Response:
+def failed(response: Response, output: Sequence[Item], error: Failed) -> Response:
     return replace(response, status="failed", output=output, error=error)
 
 
 def _usage_of(usage: Usage) -> WireUsage:
     details = InputDetails(usage.cached_tokens, dict(usage.found), usage.miss_reason)
-    return WireUsage(usage.prompt_tokens, details, usage.completion_tokens, usage.total_tokens)
+    reasoning = OutputDetails(usage.reasoning_tokens)
+    return WireUsage(usage.prompt_tokens, details, usage.completion_tokens, reasoning, usage.total_tokens)

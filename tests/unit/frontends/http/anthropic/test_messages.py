@@ -14,12 +14,13 @@ from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig, Patience
 from tailrace.frontends.standing import Client
+from tailrace.service.api import ChatPrompt
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason
 from tests.support.asgi import ask as get
 from tests.support.asgi import named_events, post, talk
 from tests.support.official import anthropic_client
-from tests.support.scripted_service import ScriptedService, Step, finish, token
+from tests.support.scripted_service import ScriptedService, Step, call, finish, thought, token
 
 HELLO: dict[str, object] = {"max_tokens": 16, "messages": [{"role": "user", "content": "Hi"}]}
 STREAM = HELLO | {"stream": True}
@@ -28,6 +29,7 @@ USAGE = {
     "cache_read_input_tokens": 4,
     "cache_creation_input_tokens": 0,
     "output_tokens": 2,
+    "output_tokens_details": {"thinking_tokens": 0},
 }
 KEY = "sk-shop-0123456789"
 
@@ -282,9 +284,139 @@ async def test_tokens_are_counted_without_an_answer(app: ASGIApp, service: Scrip
     ]
     assert 0 < short.input_tokens < long.input_tokens
     assert service.generations == []
-    with pytest.raises(anthropic.BadRequestError, match="tools"):
-        await client.messages.count_tokens(
-            model="tiny",
-            messages=[{"role": "user", "content": "Hi"}],
-            tools=[{"name": "f", "input_schema": {"type": "object"}}],
-        )
+
+
+async def test_tools_are_counted_too(app: ASGIApp) -> None:
+    client, messages = anthropic_client(app), [{"role": "user", "content": "Hi"}]
+    counts = [
+        (await client.messages.count_tokens(model="tiny", messages=messages, tools=tools)).input_tokens  # type: ignore[arg-type]  # dicts
+        for tools in ([], [LOOK])
+    ]
+    assert counts[0] < counts[1]
+
+
+LOOK: dict[str, Any] = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+MIXED: list[Step] = [
+    *(thought("Hm"), thought("m."), token("I "), token("look."), call(0, name="look"), call(0, '{"a"')),
+    *(call(0, ": 1}"), call(1, name="look"), token("There."), finish(reason=FinishReason.TOOL_CALLS)),
+]
+MIXED_CONTENT = [
+    {"type": "thinking", "thinking": "Hmm.", "signature": "unsigned"},
+    {"type": "text", "text": "I look."},
+    {"type": "tool_use", "id": "call_0_0", "name": "look", "input": {"a": 1}},
+    {"type": "tool_use", "id": "call_0_1", "name": "look", "input": {}},
+    {"type": "text", "text": "There."},
+]
+
+
+async def test_thinking_text_and_uses_of_tools_are_blocks_in_their_order(
+    app: ASGIApp, service: ScriptedService
+) -> None:
+    service.script = MIXED
+    answer = (await post(app, "/v1/messages", HELLO | {"tools": [LOOK]})).json()
+    assert answer["content"] == MIXED_CONTENT
+    assert answer["stop_reason"] == "tool_use"
+    assert answer["usage"]["output_tokens_details"] == {"thinking_tokens": 2}
+
+
+async def test_blocks_grow_one_after_another(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = MIXED
+    events = [event for _, event in named_events((await post(app, "/v1/messages", STREAM | {"tools": [LOOK]})).body)]
+
+    def delta(index: int, kind: str, **fields: str) -> dict[str, object]:
+        return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
+
+    def start(index: int, **block: object) -> dict[str, object]:
+        return {"type": "content_block_start", "index": index, "content_block": block}
+
+    def stop(index: int) -> dict[str, object]:
+        return {"type": "content_block_stop", "index": index}
+
+    assert events[1:-2] == [
+        start(0, type="thinking", thinking="", signature=""),
+        delta(0, "thinking_delta", thinking="Hm"),
+        delta(0, "thinking_delta", thinking="m."),
+        delta(0, "signature_delta", signature="unsigned"),
+        stop(0),
+        start(1, type="text", text=""),
+        delta(1, "text_delta", text="I "),
+        delta(1, "text_delta", text="look."),
+        stop(1),
+        start(2, type="tool_use", id="call_0_0", name="look", input={}),
+        delta(2, "input_json_delta", partial_json='{"a"'),
+        delta(2, "input_json_delta", partial_json=": 1}"),
+        stop(2),
+        start(3, type="tool_use", id="call_0_1", name="look", input={}),
+        stop(3),
+        start(4, type="text", text=""),
+        delta(4, "text_delta", text="There."),
+        stop(4),
+    ]
+    assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+
+
+async def test_the_official_client_gathers_blocks_of_every_kind(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = MIXED
+    options: dict[str, Any] = HELLO | {"model": "tiny", "tools": [LOOK]}
+    async with anthropic_client(app).messages.stream(**options) as stream:
+        gathered = await stream.get_final_message()
+    whole = await ask(app, tools=[LOOK])
+    assert [each.to_dict() for each in gathered.content] == [each.to_dict() for each in whole.content] == MIXED_CONTENT
+    assert (gathered.stop_reason, gathered.usage) == (whole.stop_reason, whole.usage)
+
+
+async def test_blocks_of_an_answer_go_back_in_as_they_came(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = MIXED
+    answer = await ask(app, tools=[LOOK])
+    results = [
+        {"type": "tool_result", "tool_use_id": each.id, "content": "sunny"}
+        for each in answer.content
+        if each.type == "tool_use"
+    ]
+    turns = [
+        *messages_of(HELLO),
+        {"role": "assistant", "content": answer.content},
+        {"role": "user", "content": results},
+    ]
+    await ask(app, tools=[LOOK], messages=turns)
+    prompt = service.generations[-1].prompt
+    assert isinstance(prompt, ChatPrompt)
+    assert [message["role"] for message in prompt.messages] == ["user", "assistant", "tool", "tool"]
+    assert prompt.messages[1]["reasoning_content"] == "Hmm."
+    assert prompt.messages[1]["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"a": 1}'}
+
+
+def messages_of(fields: dict[str, Any]) -> list[Any]:
+    return list(fields["messages"])
+
+
+async def test_thinking_is_not_shown_to_who_wants_none_of_it(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [thought("Hm"), thought("m."), token("a"), finish()]
+    fields = {"thinking": {"type": "adaptive", "display": "omitted"}}
+    answer = await post(app, "/v1/messages", HELLO | fields)
+    assert answer.json()["content"][0] == {"type": "thinking", "thinking": "", "signature": "unsigned"}
+    streamed = await post(app, "/v1/messages", STREAM | fields)
+    names = [event.get("delta", {}).get("type") for _, event in named_events(streamed.body)]
+    assert "thinking_delta" not in names
+    assert "signature_delta" in names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ("", {}),
+        (" \n", {}),
+        ('{"n": 12345678901234567890123, "x": 1.50}', {"n": 12345678901234567890123, "x": 1.5}),
+        ('{"city": "Ro', {"_raw": '{"city": "Ro'}),
+        ("[1]", {"_raw": "[1]"}),
+        ("{'a': 1}", {"_raw": "{'a': 1}"}),
+        ('{"a": NaN}', {"_raw": '{"a": NaN}'}),
+        ('{"a":' * 5000 + "1" + "}" * 5000, {"_raw": '{"a":' * 5000 + "1" + "}" * 5000}),
+    ],
+)
+async def test_an_input_is_an_object_whatever_the_model_wrote(
+    app: ASGIApp, service: ScriptedService, arguments: str, shown: dict[str, object]
+) -> None:
+    service.script = [call(0, arguments, name="look"), finish(reason=FinishReason.TOOL_CALLS)]
+    answer = (await post(app, "/v1/messages", HELLO | {"tools": [LOOK]})).json()
+    assert answer["content"] == [{"type": "tool_use", "id": "call_0_0", "name": "look", "input": shown}]

@@ -13,10 +13,16 @@ from tailrace.frontends.http.anthropic.request import decode_message
 from tailrace.frontends.http.anthropic.schema import MessagesBody
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.job import Job
-from tailrace.service.api import ChatPrompt, Generation
+from tailrace.service.api import ANY_CALLS, ChatPrompt, Generation, OutputKind, Tool, ToolChoice, ToolMode
 from tests.support.scripted_service import MODEL
 
 USER = {"role": "user", "content": "Hi"}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+LOOK = {"name": "look", "description": "Look.", "input_schema": SCHEMA}
+USE = {"type": "tool_use", "id": "c1", "name": "look", "input": {"city": "Rôme", "n": [1, 2.0]}}
+RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "sunny"}
+ASKED = {"role": "assistant", "content": [USE]}
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Rôme", "n": [1, 2.0]}'}}
 BARE: dict[str, object] = {"max_tokens": 9, "messages": [USER]}
 
 
@@ -95,6 +101,100 @@ def test_a_last_turn_of_the_assistant_is_continued() -> None:
     assert not prompt().continue_final_message
 
 
+def test_tools_and_the_choice_among_them_arrive() -> None:
+    typed = {"type": "custom", "name": "wait", "input_schema": {}, "strict": True, "cache_control": {"type": "x"}}
+    asked = prompt(tools=[LOOK, typed], tool_choice={"type": "any"})
+    assert asked.tools == (Tool("look", "Look.", SCHEMA), Tool("wait", strict=True))
+    assert asked.tool_choice == ToolChoice(ToolMode.REQUIRED)
+    named = prompt(tools=[LOOK], tool_choice={"type": "tool", "name": "look", "disable_parallel_tool_use": True})
+    assert named.tool_choice == ToolChoice(ToolMode.REQUIRED, "look", is_parallel=False)
+    assert prompt(tools=[LOOK], tool_choice={"type": "none"}).tool_choice == ToolChoice(ToolMode.NONE)
+    assert prompt(tools=[LOOK]).tool_choice == ANY_CALLS
+
+
+@pytest.mark.parametrize(
+    ("fields", "thinking", "effort"),
+    [
+        ({}, None, None),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000}, True, None),
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, True, "max"),
+        ({"thinking": {"type": "disabled"}}, False, None),
+        ({"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}, False, None),
+        ({"output_config": {"effort": "high"}}, None, "high"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, False, None),
+    ],
+)
+def test_whether_and_how_much_to_think_arrives(
+    fields: dict[str, object], thinking: bool | None, effort: str | None
+) -> None:
+    asked = prompt(**fields)
+    assert (asked.thinking, asked.effort) == (thinking, effort)
+
+
+def test_the_form_of_the_answer_arrives() -> None:
+    wanted = generation(output_config={"format": {"type": "json_schema", "schema": SCHEMA}}).output_format
+    assert wanted is not None
+    assert (wanted.kind, wanted.param) == (OutputKind.JSON_SCHEMA, "output_config.format.schema")
+    assert json.loads(wanted.text) == SCHEMA
+
+
+def test_uses_of_tools_and_their_results_are_messages_of_their_own() -> None:
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    sealed = {"type": "redacted_thinking", "data": "x"}
+    turns = [
+        USER,
+        {"role": "assistant", "content": [sealed, thinking, block("I look."), USE, USE | {"id": "c2"}]},
+        {"role": "user", "content": [RESULT, RESULT | {"tool_use_id": "c2", "is_error": True}, block("a"), block("b")]},
+        USER,
+    ]
+    assert prompt(messages=turns).messages == [
+        USER,
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "reasoning_content": "Hm.",
+            "tool_calls": [CALL, CALL | {"id": "c2"}],
+        },
+        {"role": "tool", "content": "sunny", "tool_call_id": "c1"},
+        {"role": "tool", "content": "Error: sunny", "tool_call_id": "c2"},
+        {"role": "user", "content": "a\nb\nHi"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"content": [block("a"), block("b")]}, "a\nb"),
+        ({"content": []}, ""),
+        ({"content": None}, ""),
+        ({"content": None, "is_error": True}, "Error"),
+        ({"is_error": False}, "sunny"),
+    ],
+)
+def test_a_result_is_text_of_any_shape(result: dict[str, object], text: str) -> None:
+    turns = [ASKED, {"role": "user", "content": [RESULT | result]}]
+    assert prompt(messages=turns).messages[-1] == {"role": "tool", "content": text, "tool_call_id": "c1"}
+
+
+def test_an_answer_in_several_turns_is_one_message() -> None:
+    turns = [ASKED, {"role": "assistant", "content": "There."}, {"role": "user", "content": [RESULT]}]
+    assert prompt(messages=turns).messages[0] == {"role": "assistant", "content": "There.", "tool_calls": [CALL]}
+
+
+def test_an_input_that_was_no_object_goes_back_in_as_it_was_written() -> None:
+    asked = {"role": "assistant", "content": [USE | {"input": {"_raw": '{"city": "Ro'}}]}
+    (message, _) = prompt(messages=[asked, {"role": "user", "content": [RESULT]}]).messages
+    assert message["tool_calls"][0]["function"]["arguments"] == '{"city": "Ro'
+
+
+def test_an_input_nested_without_end_is_refused() -> None:
+    nested = '{"a":' * 900 + "1" + "}" * 900
+    use = json.dumps(ASKED).replace('"input": {', '"input": {"deep": ' + nested + ", ")
+    body = '{"max_tokens": 9, "messages": [' + use + ', {"role": "user", "content": "x"}]}'
+    with suppress(RequestError):
+        decode_message(body.encode(), "r", MODEL, HttpConfig())
+
+
 def test_the_end_user_is_a_tenant_with_a_cache_of_its_own() -> None:
     by_metadata, by_field = job(metadata={"user_id": "u"}), job(user_id="u", cache_salt="s")
     assert by_metadata.claim.tenant == by_field.claim.tenant == "u"
@@ -124,7 +224,8 @@ def test_tier_and_speed_are_the_words_of_a_class(fields: dict[str, object], tier
     [
         {"tools": []},
         {"tool_choice": {"type": "auto"}},
-        {"thinking": {"type": "disabled"}},
+        {"tool_choice": {"type": "none"}},
+        {"output_config": {"effort": None, "format": None}},
         {"thinking": None},
         {"output_config": {}},
         {"context_management": {"edits": []}},
@@ -140,11 +241,33 @@ def test_what_asks_for_nothing_passes(fields: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"tools": [{"name": "f", "input_schema": {}}]}, "tools"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
+        ({"tools": [LOOK | {"input_schema": {"type": "string"}}]}, "tools[0].input_schema.type"),
+        ({"tools": [LOOK | {"name": "a b"}]}, "tools[0].name"),
+        ({"tools": [LOOK | {"input_examples": [{}]}]}, "tools[0].input_examples"),
+        ({"tools": [LOOK | {"allowed_callers": ["code_execution_20260120"]}]}, "tools[0].allowed_callers[0]"),
+        ({"tools": [LOOK, LOOK]}, "tools"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
-        ({"thinking": {"type": "adaptive"}}, "thinking"),
-        ({"output_config": {"effort": "high"}}, "output_config"),
+        ({"tools": [LOOK], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
+        ({"tools": [LOOK], "tool_choice": {"type": "tool", "name": "other"}}, "tool_choice"),
+        ({"tools": [LOOK], "tool_choice": {"type": "any", "name": "look"}}, "tool_choice.name"),
+        ({"tools": [LOOK], "tool_choice": {"type": "any"}, "min_tokens": 2}, "min_tokens"),
+        ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 5}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 2048}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "between_tools"}}, "thinking.type"),
+        ({"thinking": {"type": "adaptive", "display": "short"}}, "thinking.display"),
+        (
+            {"thinking": {"type": "disabled"}, "chat_template_kwargs": {"thinking": True}},
+            "chat_template_kwargs.thinking",
+        ),
+        ({"output_config": {"effort": "minimal"}}, "output_config.effort"),
+        ({"output_config": {"format": {"type": "json_object"}}}, "output_config.format.type"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
+        ({"output_config": {"task_budget": {}}}, "output_config.task_budget"),
+        ({"output_format": {"type": "json_schema", "schema": {}}}, "output_format"),
+        ({"mcp_servers": [{"name": "m"}]}, "mcp_servers"),
         ({"container": "c"}, "container"),
         ({"frobnicate": 1}, "frobnicate"),
         ({"max_tokens": 0}, "max_tokens"),
@@ -156,7 +279,19 @@ def test_what_asks_for_nothing_passes(fields: dict[str, object]) -> None:
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": "x", "name": "n"}]}, "messages[0].name"),
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0]"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [USE]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [RESULT]}]}, "messages[0].content[0].tool_use_id"),
+        (
+            {"messages": [{"role": "assistant", "content": [USE | {"input": "x"}]}, USER]},
+            "messages[0].content[0].input",
+        ),
+        ({"messages": [{"role": "assistant", "content": [USE | {"id": ""}]}, USER]}, "messages[0].content[0].id"),
+        ({"messages": [USER, {"role": "assistant", "content": [USE]}]}, "messages[1]"),
+        (
+            {"messages": [ASKED, {"role": "user", "content": [RESULT | {"content": [{"type": "image"}]}]}]},
+            "messages[1].content[0].content[0]",
+        ),
         ({"messages": [USER, {"role": "user", "content": [block("x", b=1)]}]}, "messages[1].content[0].b"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
         ({"system": [{"type": "image"}]}, "system[0]"),

@@ -13,10 +13,25 @@ from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.responses.fields import RESPONSE_FIELDS
 from tailrace.frontends.http.responses.request import decode_response
 from tailrace.frontends.http.responses.schema import ResponseBody
-from tailrace.service.api import ChatPrompt, Generation
+from tailrace.service.api import (
+    ANY_CALLS,
+    ChatPrompt,
+    Generation,
+    OutputFormat,
+    OutputKind,
+    Tool,
+    ToolChoice,
+    ToolMode,
+)
 from tests.support.scripted_service import MODEL
 
 USER = {"role": "user", "content": "Hi"}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+LOOK = {"type": "function", "name": "look", "description": "Look.", "parameters": SCHEMA, "strict": True}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"city": "Rome"}'}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
+HISTORY_CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Rome"}'}}
 
 
 def job(**fields: object) -> Job:
@@ -110,6 +125,83 @@ def test_a_conversation_is_sent_as_items() -> None:
     ]
 
 
+def prompt(**fields: object) -> ChatPrompt:
+    found = generation(**fields).prompt
+    assert isinstance(found, ChatPrompt)
+    return found
+
+
+def test_functions_and_the_choice_among_them_arrive() -> None:
+    asked = prompt(tools=[LOOK, {"type": "function", "name": "wait"}], tool_choice="required")
+    assert asked.tools == (Tool("look", "Look.", SCHEMA, strict=True), Tool("wait"))
+    assert asked.tool_choice == ToolChoice(ToolMode.REQUIRED)
+    named = prompt(tools=[LOOK], tool_choice={"type": "function", "name": "look"}, parallel_tool_calls=False)
+    assert named.tool_choice == ToolChoice(ToolMode.REQUIRED, "look", is_parallel=False)
+    assert prompt(tools=[LOOK], tool_choice="none").tool_choice == ToolChoice(ToolMode.NONE)
+    assert prompt(tools=[LOOK]).tool_choice == ANY_CALLS
+
+
+@pytest.mark.parametrize(
+    ("fields", "thinking", "effort"),
+    [
+        ({}, None, None),
+        ({"reasoning": {"effort": "none"}}, False, None),
+        ({"reasoning": {"effort": "high", "summary": "auto"}}, None, "high"),
+        ({"chat_template_kwargs": {"thinking": True}}, True, None),
+    ],
+)
+def test_how_much_to_think_arrives(fields: dict[str, object], thinking: bool | None, effort: str | None) -> None:
+    asked = prompt(**fields)
+    assert (asked.thinking, asked.effort) == (thinking, effort)
+
+
+def test_the_form_of_the_text_arrives() -> None:
+    schema = {"type": "json_schema", "name": "city", "schema": SCHEMA, "strict": True}
+    wanted = generation(text={"format": schema}).output_format
+    assert wanted is not None
+    assert (wanted.kind, json.loads(wanted.text), wanted.param) == (
+        OutputKind.JSON_SCHEMA,
+        SCHEMA,
+        "text.format.schema",
+    )
+    json_object = generation(text={"format": {"type": "json_object"}}).output_format
+    assert json_object == OutputFormat(OutputKind.JSON_OBJECT, param="text.format")
+
+
+def test_what_an_answer_said_comes_back_as_one_message() -> None:
+    said = {"type": "message", "role": "assistant", "content": [part("I look.", "output_text")]}
+    more = {"type": "message", "role": "assistant", "content": [part("And wait.", "output_text")]}
+    assert messages(input=[USER, THOUGHT, said, CALL | {"id": "fc_1", "status": "completed"}, more, RESULT, USER]) == [
+        USER,
+        {
+            "role": "assistant",
+            "content": "I look.\nAnd wait.",
+            "reasoning_content": "Hm.",
+            "tool_calls": [HISTORY_CALL],
+        },
+        {"role": "tool", "content": "sunny", "tool_call_id": "c1"},
+        USER,
+    ]
+
+
+def test_a_call_needs_no_words_and_a_result_may_have_parts() -> None:
+    second = CALL | {"call_id": "c2", "caller": None}
+    results = [RESULT | {"output": [part("a"), part("b")]}, RESULT | {"call_id": "c2"}]
+    assert messages(input=[CALL, second, *results]) == [
+        {"role": "assistant", "content": "", "tool_calls": [HISTORY_CALL, HISTORY_CALL | {"id": "c2"}]},
+        {"role": "tool", "content": "a\nb", "tool_call_id": "c1"},
+        {"role": "tool", "content": "sunny", "tool_call_id": "c2"},
+    ]
+
+
+def test_reasoning_that_nobody_here_can_read_is_left_out() -> None:
+    sealed = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}], "encrypted_content": "x"}
+    assert messages(input=[USER, sealed, {"role": "assistant", "content": "Ho"}]) == [
+        USER,
+        {"role": "assistant", "content": "Ho"},
+    ]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -122,8 +214,9 @@ def test_a_conversation_is_sent_as_items() -> None:
         {"truncation": "auto"},  # what is too long is refused all the same, and the answer says "disabled"
         {"text": {"format": {"type": "text"}}},
         {"text": {"verbosity": "medium"}},
-        {"reasoning": {"effort": "none"}},
         {"reasoning": {}},
+        {"reasoning": {"effort": None, "summary": "auto", "generate_summary": None, "mode": "standard"}},
+        {"tool_choice": "none"},
         {"background": False},
         {"previous_response_id": None},
         {"stream_options": {"include_obfuscation": False}},
@@ -144,10 +237,26 @@ def test_what_asks_for_nothing_passes(fields: dict[str, object]) -> None:
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"background": True}, "background"),
-        ({"tools": [{"type": "function", "name": "f"}]}, "tools"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [LOOK, {"name": "f"}]}, "tools[1].type"),
+        ({"tools": [LOOK | {"name": "a b"}]}, "tools[0].name"),
+        ({"tools": [LOOK | {"async": True}]}, "tools[0].async"),
+        ({"tools": [LOOK | {"parameters": {"type": "array"}}]}, "tools[0].parameters.type"),
+        ({"tools": [LOOK, LOOK]}, "tools"),
+        ({"tools": "all"}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"reasoning": {"effort": "high"}}, "reasoning"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+        ({"tools": [LOOK], "tool_choice": "sometimes"}, "tool_choice"),
+        ({"tools": [LOOK], "tool_choice": {"type": "function", "name": "other"}}, "tool_choice"),
+        ({"tools": [LOOK], "tool_choice": {"type": "mcp"}}, "tool_choice.type"),
+        ({"tools": [LOOK], "tool_choice": {"type": "allowed_tools", "mode": "auto"}}, "tool_choice.type"),
+        ({"tools": [LOOK], "tool_choice": "required", "ignore_eos": True}, "ignore_eos"),
+        ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
+        ({"reasoning": {"summary": "detailed"}}, "reasoning.summary"),
+        ({"reasoning": {"effort": "high"}, "chat_template_kwargs": {"thinking": False}}, "reasoning.effort"),
+        ({"reasoning_effort": "high"}, "reasoning_effort"),
+        ({"text": {"format": {"type": "yaml"}}}, "text.format.type"),
+        ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_object"}}, "min_tokens": 3}, "min_tokens"),
         ({"text": {"verbosity": "low"}}, "text.verbosity"),
         ({"text": {"colour": "red"}}, "text.colour"),
         ({"stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
@@ -158,8 +267,13 @@ def test_what_asks_for_nothing_passes(fields: dict[str, object]) -> None:
         ({"frobnicate": 1}, "frobnicate"),
         ({"input": None}, "input"),
         ({"input": []}, "input"),
-        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input[0].type"),
-        ({"input": [{"type": "reasoning", "id": "rs_1", "summary": []}]}, "input[0].type"),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input[0].call_id"),
+        ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]}, "input[0].arguments"),
+        ({"input": [USER, CALL | {"namespace": "n"}]}, "input[1].namespace"),
+        ({"input": [CALL | {"call_id": ""}]}, "input[0].call_id"),
+        ({"input": [CALL, RESULT | {"output": [{"type": "input_image"}]}]}, "input[1].output[0]"),
+        ({"input": [{"type": "reasoning", "content": [{"type": "x"}]}]}, "input[0].content[0]"),
+        ({"input": [{"type": "item_reference", "id": "rs_1"}]}, "input[0].type"),
         ({"input": [{"type": 1}]}, "input[0].type"),
         ({"input": [USER, {"role": "tool", "content": "x"}]}, "input[1].role"),
         ({"input": [{"role": "user"}]}, "input[0].content"),
@@ -195,7 +309,9 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 NAMES = st.sampled_from(sorted({*ResponseBody.__struct_fields__, *RESPONSE_FIELDS.refused, "other"}))
-ITEMS = st.lists(st.dictionaries(st.sampled_from(["type", "role", "content", "id"]), VALUES), max_size=3)
+ITEM_NAMES = st.sampled_from(["type", "role", "content", "id", "call_id", "output", "arguments", "name"])
+KINDS = st.sampled_from(["function_call", "function_call_output", "reasoning", "message"])
+ITEMS = st.lists(st.dictionaries(ITEM_NAMES, VALUES | KINDS), max_size=3)
 
 
 @settings(max_examples=300)

@@ -12,12 +12,12 @@ from starlette.types import ASGIApp
 from tailrace.errors import EngineError, Overloaded, RefusalReason, UnavailableError
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig, Patience
-from tailrace.service.api import TextLogprob
+from tailrace.service.api import ChatPrompt, TextLogprob
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason
 from tests.support.asgi import named_events, post, talk
 from tests.support.official import openai_client
-from tests.support.scripted_service import ScriptedService, finish, token
+from tests.support.scripted_service import ScriptedService, Step, call, finish, thought, token
 
 HELLO: dict[str, object] = {"input": "Hi"}
 STREAM = HELLO | {"stream": True}
@@ -147,6 +147,119 @@ async def test_the_official_client_gathers_a_stream_to_the_whole_response(app: A
     whole = await ask(app)
     assert gathered.output_text == whole.output_text == "Hello world"
     assert gathered.usage == whole.usage
+
+
+LOOK = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}
+MIXED: list[Step] = [
+    *(thought("Hm"), thought("m."), token("I "), token("look."), call(0, name="look"), call(0, '{"a"')),
+    *(call(0, ": 1}"), call(1, name="look"), token("There."), finish(reason=FinishReason.TOOL_CALLS)),
+]
+MIXED_OUTPUT = [
+    {
+        "type": "reasoning",
+        "status": "completed",
+        "content": [{"type": "reasoning_text", "text": "Hmm."}],
+        "summary": [],
+        "encrypted_content": None,
+    },
+    {"type": "message", "role": "assistant", "status": "completed", "content": [TEXT | {"text": "I look."}]},
+    {"type": "function_call", "status": "completed", "call_id": "call_0_0", "name": "look", "arguments": '{"a": 1}'},
+    {"type": "function_call", "status": "completed", "call_id": "call_0_1", "name": "look", "arguments": ""},
+    {"type": "message", "role": "assistant", "status": "completed", "content": [TEXT | {"text": "There."}]},
+]
+
+
+async def test_reasoning_text_and_calls_are_items_in_their_order(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = MIXED
+    whole = (await post(app, "/v1/responses", HELLO | {"tools": [LOOK]})).json()
+    ids = [item.pop("id") for item in whole["output"]]
+    assert whole["output"] == MIXED_OUTPUT
+    assert whole["status"] == "completed"
+    assert whole["usage"]["output_tokens_details"] == {"reasoning_tokens": 2}
+    assert len(set(ids)) == len(ids)
+    assert [each.partition("_")[0] for each in ids] == ["rs", "msg", "fc", "fc", "msg"]
+
+
+async def test_items_grow_one_after_another(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = MIXED
+    events = await events_of(app, tools=[LOOK])
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert [event["type"].removeprefix("response.") for event in events] == [
+        *("created", "in_progress"),
+        *("output_item.added", "content_part.added", "reasoning_text.delta", "reasoning_text.delta"),
+        *("reasoning_text.done", "content_part.done", "output_item.done"),
+        *("output_item.added", "content_part.added", "output_text.delta", "output_text.delta"),
+        *("output_text.done", "content_part.done", "output_item.done"),
+        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.delta"),
+        *("function_call_arguments.done", "output_item.done"),
+        *("output_item.added", "function_call_arguments.done", "output_item.done"),
+        *("output_item.added", "content_part.added", "output_text.delta"),
+        *("output_text.done", "content_part.done", "output_item.done", "completed"),
+    ]
+    places = [event["output_index"] for event in events if "output_index" in event]
+    assert places == [0] * 7 + [1] * 7 + [2] * 5 + [3] * 3 + [4] * 6
+    output = events[-1]["response"]["output"]
+    assert [event["item"] for event in events if event["type"] == "response.output_item.done"] == output
+    assert {event["item_id"] for event in events if "item_id" in event} == {item["id"] for item in output}
+    arguments = [event for event in events if event["type"] == "response.function_call_arguments.done"]
+    assert [event["arguments"] for event in arguments] == ['{"a": 1}', ""]
+
+
+async def test_the_official_client_gathers_items_of_every_kind(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = MIXED
+    tools: Any = [LOOK]
+    async with openai_client(app).responses.stream(model="tiny", input="Hi", tools=tools) as stream:
+        deltas = [event.delta async for event in stream if event.type == "response.function_call_arguments.delta"]
+        gathered = await stream.get_final_response()
+    whole = await ask(app, tools=tools)
+    assert deltas == ['{"a"', ": 1}"]
+    assert [item.type for item in gathered.output] == [item.type for item in whole.output]
+    assert gathered.output_text == whole.output_text == "I look.There."
+    assert [item.name for item in whole.output if item.type == "function_call"] == ["look", "look"]
+
+
+async def test_a_call_that_was_cut_is_incomplete_and_what_came_before_it_is_not(
+    app: ASGIApp, service: ScriptedService
+) -> None:
+    service.script = [token("a"), call(0, '{"a', name="look"), finish(reason=FinishReason.LENGTH)]
+    whole = await ask(app, tools=[LOOK])
+    *_, last = await events_of(app, tools=[LOOK])
+    for output in ([item.to_dict() for item in whole.output], last["response"]["output"]):
+        assert [item["status"] for item in output] == ["completed", "incomplete"]
+        assert output[1]["arguments"] == '{"a'
+
+
+async def test_a_failure_keeps_the_items_that_were_there(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = [thought("a"), call(0, '{"a', name="look"), EngineError("gone")]
+    last = (await events_of(app, tools=[LOOK]))[-1]["response"]
+    assert [(item["type"], item["status"]) for item in last["output"]] == [
+        ("reasoning", "completed"),
+        ("function_call", "incomplete"),
+    ]
+
+
+async def test_an_answer_tells_again_what_was_asked_of_it(app: ASGIApp) -> None:
+    text_format = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
+    asked = {"tools": [LOOK], "tool_choice": {"type": "function", "name": "look"}, "text": {"format": text_format}}
+    asked_to_think = asked | {"reasoning": {"effort": "high", "summary": "auto"}}
+    answer = (await post(app, "/v1/responses", HELLO | asked_to_think)).json()
+    assert (answer["tools"], answer["tool_choice"]) == (asked["tools"], asked["tool_choice"])
+    assert answer["text"]["format"] == text_format
+    assert answer["reasoning"] == {"effort": "high", "summary": None}
+
+
+async def test_items_of_an_answer_go_back_in_as_they_came(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = MIXED
+    client, tools = openai_client(app), [LOOK]
+    answer = await client.responses.create(model="tiny", input="Hi", tools=tools)  # type: ignore[arg-type]  # dicts
+    calls = [item for item in answer.output if item.type == "function_call"]
+    turns: list[Any] = [{"role": "user", "content": "Hi"}, *(item.to_dict() for item in answer.output)]
+    turns += [{"type": "function_call_output", "call_id": each.call_id, "output": "sunny"} for each in calls]
+    await client.responses.create(model="tiny", input=turns, tools=tools)  # type: ignore[arg-type]  # dicts
+    prompt = service.generations[-1].prompt
+    assert isinstance(prompt, ChatPrompt)
+    assert [message["role"] for message in prompt.messages] == ["user", "assistant", "tool", "tool"]
+    assert prompt.messages[1]["reasoning_content"] == "Hmm."
 
 
 async def test_an_answer_of_the_client_goes_back_in_as_it_came(app: ASGIApp, service: ScriptedService) -> None:
