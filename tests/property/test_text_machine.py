@@ -1,0 +1,183 @@
+"""The text machine against a plain reading of the whole text, which says of each character what it is."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.service.formats.format import ReasoningTags
+from tailrace.service.parsing.machine import TextMachine
+from tailrace.service.parsing.reasoning import ReasoningStage
+from tailrace.service.parsing.segments import AnswerPiece, CallBegins, CallGoesOn, ReasoningPiece, Segment
+from tailrace.service.stop import StopMatcher, StopStrings
+from tests.support.bracketed_calls import BracketedCalls
+
+PIECES = [
+    "<think>",
+    "</think>",
+    "<",
+    "</",
+    "th",
+    "ink>",
+    "\n",
+    "\n\n",
+    " ",
+    "a",
+    "b",
+    "[",
+    "f",
+    ":",
+    "]",
+    "[f:a]",
+    "[f]",
+]
+BEGINNINGS = ["", "", "<think>", "\n<think>\n", "<think>a</think>", "</think>"]
+TEXTS = st.tuples(st.sampled_from(BEGINNINGS), st.lists(st.sampled_from(PIECES), max_size=10)).map(
+    lambda drawn: drawn[0] + "".join(drawn[1])
+)
+CUTS = st.lists(st.integers(1, 9), max_size=30)
+# All that what is undecided depends on: each tag from any character on, each end of a name, and anything else.
+TAILS = ["", "x", ":x", "]x"] + [f"{tag[place:]}x" for tag in ("<think>", "</think>") for place in range(len(tag))]
+
+# What becomes of a character: it comes out as "reasoning", "answer" or "arguments"; as a name, the whole of a "call"
+# does, with its colon; what is markup, or only a part of a name, is "" and nothing.
+Fate = tuple[str, str]
+_DROPPED: Fate = ("", "")
+
+
+def fates(kind: str, text: str) -> list[Fate]:
+    return [(kind, character) for character in text]
+
+
+def fates_in(text: str) -> list[Fate]:
+    """What becomes of each character of a whole text."""
+    begins = re.match(r"[ \t\r\n]*<think>\n*", text)
+    if begins is None:
+        lone = re.match(r"[ \t\r\n]*</think>\n*", text)
+        num_dropped = lone.end() if lone else 0
+        return [_DROPPED] * num_dropped + fates_in_answer(text[num_dropped:])
+    ended = re.match(r"(.*?)(</think>\n*|(?=\[)|\Z)", text[begins.end() :], re.DOTALL)
+    assert ended is not None
+    reasoning, end = ended.groups()
+    answer = text[begins.end() + ended.end() :]
+    return [_DROPPED] * begins.end() + fates("reasoning", reasoning) + [_DROPPED] * len(end) + fates_in_answer(answer)
+
+
+def fates_in_answer(text: str) -> list[Fate]:
+    call = r"\[(?P<name>[^][:]*):(?P<arguments>[^]]*)\]?"
+    no_call = r"\[(?P<none>[^][:]*)\]?"
+    found: list[Fate] = []
+    for match in re.finditer(rf"{call}|{no_call}|.", text, re.DOTALL):
+        name, arguments, none = match.groups()
+        if name is not None:
+            found += [_DROPPED] * (1 + len(name)) + [("call", name), *fates("arguments", arguments)]
+        elif none is not None:
+            found += [_DROPPED, *fates("answer", none)]
+        else:
+            found.append(("answer", match[0]))
+        found += [_DROPPED] * (match.end() - len(found))
+    return found
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What comes out, the place up to which all is decided in the end, and the stop string that ended it."""
+
+    parts: list[Fate]
+    place: int
+    stop: str | None = None
+
+
+def whole_reading(text: str, num_opened: int, stops: Sequence[str], *, include_stop: bool) -> Reading:
+    parts: list[Fate] = []
+    run = ""  # of answer that nothing has interrupted
+    for place, (kind, shown) in enumerate(fates_in(text)):
+        if not kind or (place < num_opened and kind in ("answer", "reasoning")):
+            continue
+        parts.append((kind, shown))
+        run = run + shown if kind == "answer" else ""
+        if met := [stop for stop in stops if run.endswith(stop)]:
+            stop = max(met, key=len)
+            num_cut = 0 if include_stop else len(stop)
+            return Reading(parts[: len(parts) - num_cut], place + 1 - num_cut - num_opened, stop)
+    return Reading(parts, len(text) - num_opened)
+
+
+def parts_of(segments: Sequence[Segment]) -> list[Fate]:
+    parts: list[Fate] = []
+    for segment in segments:
+        match segment:
+            case ReasoningPiece(shown):
+                parts += fates("reasoning", shown)
+            case AnswerPiece(shown):
+                parts += fates("answer", shown)
+            case CallBegins(_, name):
+                parts.append(("call", name))
+            case CallGoesOn(_, shown):
+                parts += fates("arguments", shown)
+    return parts
+
+
+def machine(stops: Sequence[str] = (), opened: str = "", *, include_stop: bool = False) -> TextMachine:
+    stop = StopMatcher(StopStrings(stops), include_stop=include_stop) if stops else None
+    return TextMachine(ReasoningStage(ReasoningTags(), ("[",)), BracketedCalls(), stop, opened=opened)
+
+
+def pieces(text: str, sizes: Sequence[int]) -> Iterator[str]:
+    """The text in pieces of the given sizes, the rest together."""
+    place = 0
+    for size in sizes:
+        yield text[place : place + size]
+        place += size
+    yield text[place:]
+
+
+def read(taken_apart: TextMachine, text: str, sizes: Sequence[int]) -> Reading:
+    segments: list[Segment] = []
+    for piece in pieces(text, sizes):
+        if taken_apart.matched is None and piece:
+            segments += taken_apart.feed(piece)
+    if taken_apart.matched is None:
+        segments += taken_apart.finish()
+    return Reading(parts_of(segments), taken_apart.num_certain, taken_apart.matched)
+
+
+STOPS = st.lists(st.sampled_from(["a", "ab", "ba", "\n", "f", "a\n", "b[", "</t", "fb"]), max_size=3)
+
+
+@settings(max_examples=300)
+@given(TEXTS, st.integers(0, 12), CUTS, STOPS, st.booleans())
+def test_any_cutting_gives_what_reading_the_whole_gives(
+    text: str, num_opened: int, sizes: list[int], stops: list[str], include_stop: bool
+) -> None:
+    opened, said = text[:num_opened], text[num_opened:]
+    whole = whole_reading(text, len(opened), stops, include_stop=include_stop)
+    for cut in ([], sizes, [1] * len(said)):
+        assert read(machine(stops, opened, include_stop=include_stop), said, cut) == whole
+
+
+@settings(max_examples=150)
+@given(TEXTS, CUTS)
+def test_nothing_is_held_that_is_decided_and_nothing_comes_out_that_is_not(text: str, sizes: list[int]) -> None:
+    """What is decided is what becomes of a character however the text goes on."""
+    taken_apart, seen, came_out = machine(), "", list[Fate]()
+    for piece in pieces(text, sizes):
+        seen += piece
+        came_out += parts_of(taken_apart.feed(piece))
+        futures = zip(*[fates_in(seen + tail)[: len(seen)] for tail in TAILS], strict=True)
+        decided = [ways[0] for ways in takewhile(lambda ways: len(set(ways)) == 1, futures)]
+        assert taken_apart.num_certain == len(decided)
+        assert came_out == [fate for fate in decided if fate[0]]
+
+
+@settings(max_examples=100)
+@given(TEXTS, CUTS)
+def test_the_end_of_reasoning_is_known_with_the_text_behind_it(text: str, sizes: list[int]) -> None:
+    taken_apart = machine()
+    read(taken_apart, text, sizes)
+    reasoning = re.match(r"[ \t\r\n]*<think>.*?(</think>|(?=\[)|\Z)", text, re.DOTALL)
+    end = 0 if reasoning is None else reasoning.end()
+    assert min(taken_apart.reasoning_end, len(text)) == end
