@@ -8,7 +8,9 @@ from itertools import takewhile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.service.answer_form import AnswerForm
 from tailrace.service.formats.format import ReasoningTags
+from tailrace.service.parsing.build import machine_factory
 from tailrace.service.parsing.machine import TextMachine
 from tailrace.service.parsing.reasoning import ReasoningStage
 from tailrace.service.parsing.segments import AnswerPiece, CallBegins, CallGoesOn, ReasoningPiece, Segment
@@ -181,3 +183,30 @@ def test_the_end_of_reasoning_is_known_with_the_text_behind_it(text: str, sizes:
     reasoning = re.match(r"[ \t\r\n]*<think>.*?(</think>|(?=\[)|\Z)", text, re.DOTALL)
     end = 0 if reasoning is None else reasoning.end()
     assert min(taken_apart.reasoning_end, len(text)) == end
+
+
+CALL_PIECES = {
+    "hermes": ["<tool_call>", "</tool_call>", '{"name": "f"', ', "arguments": {"a": 1}}', "}", "\n"],
+    "deepseek_v31": [
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁begin｜>",
+        "f<｜tool▁sep｜>",
+        "{}",
+        "<｜tool▁call▁end｜>",
+        "\n",
+    ],
+}
+
+
+@settings(max_examples=150)
+@given(st.data(), st.sampled_from(sorted(CALL_PIECES)), CUTS, STOPS)
+def test_any_cutting_of_real_calls_is_the_same(
+    data: st.DataObject, style: str, sizes: list[int], stops: list[str]
+) -> None:
+    written = st.lists(st.sampled_from(CALL_PIECES[style] * 2 + PIECES), max_size=12).map("".join)
+    text = data.draw(st.sampled_from(BEGINNINGS)) + data.draw(written)
+    make = machine_factory(ReasoningTags(), style, AnswerForm(style, has_tools=True), stops, include_stop=False)
+    assert make is not None
+    whole = read(make(), text, [])
+    for cut in (sizes, [1] * len(text)):
+        assert read(make(), text, cut) == whole

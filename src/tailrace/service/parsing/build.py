@@ -7,6 +7,7 @@ from tailrace.service.answer_form import AnswerForm
 from tailrace.service.formats.format import ReasoningTags
 from tailrace.service.parsing.machine import TextMachine
 from tailrace.service.parsing.reasoning import ReasoningStage
+from tailrace.service.parsing.tools import call_markers, call_stage
 from tailrace.service.stop import StopMatcher, StopStrings
 
 __all__ = ["machine_factory", "markup_strings"]
@@ -20,21 +21,32 @@ def machine_factory(
     `reasoning` and `tool_style` are those of the format that `form` names. Markup of calls counts where `form` has
     tools.
     """
-    tags = reasoning if form.format_name else None
+    tags, style = _markup(reasoning, tool_style, form)
     strings = StopStrings(stops) if stops else None
-    if tags is None and strings is None:
+    if tags is None and not style and strings is None:
         return None
-    return partial(_make, tags, strings, include_stop, form.opened)
+    return partial(_make, tags, style, strings, include_stop, form.opened)
 
 
 def markup_strings(reasoning: ReasoningTags | None, tool_style: str, form: AnswerForm) -> tuple[str, ...]:
     """What `machine_factory` looks for: tokens that are part of it may not be hidden."""
-    return (reasoning.begin, reasoning.end) if form.format_name and reasoning is not None else ()
+    tags, style = _markup(reasoning, tool_style, form)
+    return ((tags.begin, tags.end) if tags is not None else ()) + (call_markers(style) if style else ())
 
 
-def _make(tags: ReasoningTags | None, strings: StopStrings | None, include_stop: bool, opened: str) -> TextMachine:
+def _markup(reasoning: ReasoningTags | None, tool_style: str, form: AnswerForm) -> tuple[ReasoningTags | None, str]:
+    """The markup that counts."""
+    if not form.format_name:
+        return None, ""
+    return reasoning, tool_style if form.has_tools else ""
+
+
+def _make(
+    tags: ReasoningTags | None, style: str, strings: StopStrings | None, include_stop: bool, opened: str
+) -> TextMachine:
     return TextMachine(
-        None if tags is None else ReasoningStage(tags),
-        stop=None if strings is None else StopMatcher(strings, include_stop=include_stop),
+        None if tags is None else ReasoningStage(tags, call_markers(style) if style else ()),
+        call_stage(style) if style else None,
+        None if strings is None else StopMatcher(strings, include_stop=include_stop),
         opened=opened,
     )
