@@ -4,12 +4,16 @@ from collections.abc import Iterator
 
 from tailrace.frontends.ends import check_end
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
-from tailrace.service.api import ChoiceDelta, GenerationStream, TextLogprob, Usage
+from tailrace.service.api import CallDelta, ChoiceDelta, GenerationStream, TextLogprob, Usage
 from tailrace.types import FinishReason
 
 __all__ = ["AnswerWriter"]
 
-_FINISHES = {FinishReason.STOP: pb.FINISH_STOP, FinishReason.LENGTH: pb.FINISH_LENGTH}
+_FINISHES = {
+    FinishReason.STOP: pb.FINISH_STOP,
+    FinishReason.LENGTH: pb.FINISH_LENGTH,
+    FinishReason.TOOL_CALLS: pb.FINISH_TOOL_CALLS,
+}
 
 
 class AnswerWriter:
@@ -26,10 +30,14 @@ class AnswerWriter:
             message.token_ids.extend(delta.token_ids)
         if delta.logprobs:
             message.logprobs.extend(map(_logprob, delta.logprobs))
+        if delta.reasoning:
+            message.reasoning = delta.reasoning
+        if delta.calls:
+            message.calls.extend(map(_call, delta.calls))
         if delta.finish_reason is not None:
             check_end(delta)
             self._end(message, delta.finish_reason, delta.stop_reason, stream)
-        if message.text or message.token_ids or message.logprobs or message.finish:
+        if delta.text or delta.reasoning or delta.calls or message.token_ids or message.logprobs or message.finish:
             yield message
 
     def _end(
@@ -49,6 +57,10 @@ class AnswerWriter:
             message.usage.CopyFrom(_usage(stream.usage))
 
 
+def _call(delta: CallDelta) -> pb.CallDelta:
+    return pb.CallDelta(index=delta.index, arguments=delta.arguments, id=delta.call_id, name=delta.name)
+
+
 def _logprob(given: TextLogprob) -> pb.Logprob:
     return pb.Logprob(
         token_id=given.token_id,
@@ -56,6 +68,7 @@ def _logprob(given: TextLogprob) -> pb.Logprob:
         token=given.raw,
         offset=given.offset,
         top=map(_logprob, given.top),
+        is_reasoning=given.is_reasoning,
     )
 
 
@@ -64,4 +77,5 @@ def _usage(usage: Usage) -> pb.Usage:
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cached_tokens=usage.cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
     )

@@ -1,20 +1,32 @@
 """Messages of our own protocol as what the service takes. Complaints name the field as the protocol does."""
 
-import msgspec
+import re
 
 from tailrace.errors import InvalidRequest
-from tailrace.frontends.chat import Message, chat_prompt
+from tailrace.frontends.grpc.chats import read_chat
+from tailrace.frontends.grpc.formats import format_of
 from tailrace.frontends.grpc.sampling import sampling_of
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
+from tailrace.frontends.output_format import check_obeyable
 from tailrace.frontends.standing import Claim
-from tailrace.frontends.values import TemplateArgs
-from tailrace.service.api import Generation, InfillPrompt, Prompt, Standing, TextPrompt, TokenPrompt
+from tailrace.service.api import (
+    ANY_CALLS,
+    ChatPrompt,
+    Generation,
+    InfillPrompt,
+    Prompt,
+    Standing,
+    TextPrompt,
+    TokenPrompt,
+)
 from tailrace.types import SamplingParams
 
 __all__ = ["claim_of", "field_place", "generation_of", "prompt_of"]
 
 _MAX_SALT_CHARS = 512
-_TEMPLATE_ARGS = msgspec.json.Decoder(TemplateArgs)
+_NAMES = {"service_tier": "service_class", "num_logprobs": "logprobs", "reasoning_effort": "effort"}
+_ARGS, _TEMPLATE_ARGS = "chat_template_kwargs", "template_args"
+_CHAT = frozenset(pb.Chat.DESCRIPTOR.fields_by_name)
 _SAMPLING = frozenset(pb.Sampling.DESCRIPTOR.fields_by_name)
 
 
@@ -25,10 +37,17 @@ def claim_of(request: pb.GenerateRequest) -> Claim:
 
 def generation_of(request: pb.GenerateRequest, request_id: str, standing: Standing) -> Generation:
     """Raises InvalidRequest. What is out of bounds is left to the service."""
-    given = request.sampling
+    given, prompt, output_format = request.sampling, prompt_of(request), format_of(request)
+    check_obeyable(
+        output_format,
+        prompt.tool_choice if isinstance(prompt, ChatPrompt) else ANY_CALLS,
+        min_tokens=given.min_tokens,
+        ignore_eos=given.ignore_eos,
+        echo=request.echo,
+    )
     return Generation(
         request_id=request_id,
-        prompt=prompt_of(request),
+        prompt=prompt,
         sampling=_sampling(request),
         n=request.n or 1,
         stop=tuple(request.stop),
@@ -38,6 +57,7 @@ def generation_of(request: pb.GenerateRequest, request_id: str, standing: Standi
         cache_salt=_salt(request.cache_salt),
         seed=given.seed if given.HasField("seed") else None,
         standing=standing,
+        output_format=output_format,
     )
 
 
@@ -49,7 +69,7 @@ def prompt_of(request: pb.GenerateRequest | pb.TokenizeRequest) -> Prompt:
     if kind == "infill":
         return InfillPrompt(request.infill.prefix, request.infill.suffix, not request.no_special_tokens)
     if kind == "chat":
-        return _chat(request.chat)
+        return read_chat(request.chat)
     if isinstance(request, pb.GenerateRequest) and kind == "token_ids":
         return TokenPrompt(request.token_ids.ids, param="token_ids.ids")
     raise InvalidRequest("there is no prompt: set text, chat, token_ids or infill", param="prompt")
@@ -57,11 +77,13 @@ def prompt_of(request: pb.GenerateRequest | pb.TokenizeRequest) -> Prompt:
 
 def field_place(param: str) -> str:
     """Where in a request of this protocol the field is that the service calls `param`."""
-    if param in _SAMPLING:
-        return f"sampling.{param}"
-    if param.startswith("messages"):
-        return f"chat.{param}"
-    return {"service_tier": "service_class", "num_logprobs": "logprobs"}.get(param, param)
+    name = _NAMES.get(param, param)
+    field = re.split(r"[.\[]", name, maxsplit=1)[0]
+    if field in _SAMPLING:
+        return f"sampling.{name}"
+    if field in _CHAT:
+        return f"chat.{name}"
+    return name.replace(_ARGS, f"chat.{_TEMPLATE_ARGS}", 1) if field == _ARGS else name
 
 
 def _sampling(request: pb.GenerateRequest) -> SamplingParams:
@@ -74,30 +96,6 @@ def _sampling(request: pb.GenerateRequest) -> SamplingParams:
         repetition_penalty=given.repetition_penalty if given.HasField("repetition_penalty") else None,
         num_logprobs=request.logprobs if request.HasField("logprobs") else None,
     )
-
-
-def _chat(chat: pb.Chat) -> Prompt:
-    if not chat.messages:
-        raise InvalidRequest("a chat has at least one message", param="messages")
-    messages = [
-        Message(role=each.role, content=each.content, name=each.name or None, reasoning_content=each.reasoning or None)
-        for each in chat.messages
-    ]
-    return chat_prompt(
-        messages,
-        add_generation_prompt=None,
-        continue_final_message=chat.is_continued,
-        template_args=_template_args(chat.template_args),
-    )
-
-
-def _template_args(given: bytes) -> TemplateArgs | None:
-    if not given:
-        return None
-    try:
-        return _TEMPLATE_ARGS.decode(given)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidRequest(f"template_args: {error}", param="chat.template_args") from None
 
 
 def _salt(given: bytes) -> str:

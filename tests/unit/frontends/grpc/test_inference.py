@@ -1,4 +1,6 @@
 import asyncio
+import json
+from typing import Any
 
 import grpc
 import pytest
@@ -8,11 +10,23 @@ from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.grpc.config import GrpcConfig
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
 from tailrace.frontends.standing import Client, ClientLimits
-from tailrace.service.api import ChatPrompt, InfillPrompt, Standing, TextLogprob, TextPrompt, TokenPrompt
+from tailrace.service.api import (
+    ChatPrompt,
+    InfillPrompt,
+    OutputFormat,
+    OutputKind,
+    Standing,
+    TextLogprob,
+    TextPrompt,
+    TokenPrompt,
+    Tool,
+    ToolChoice,
+    ToolMode,
+)
 from tailrace.types import FinishReason
 from tests.support.broken_gate import BrokenGate
 from tests.support.grpc_server import GENERATE, Front, front_end, raw_stream, rich_error
-from tests.support.scripted_service import ScriptedService, finish, token
+from tests.support.scripted_service import ScriptedService, call, finish, thought, token
 
 TEXT = pb.GenerateRequest(text="Once")
 
@@ -107,6 +121,112 @@ async def test_prompts_of_all_kinds(front: Front, service: ScriptedService) -> N
     assert prompts[2] == InfillPrompt("a", "b")
 
 
+SCHEMA = b'{"type": "object", "properties": {"city": {"type": "string"}}}'
+LOOK = pb.Tool(name="look", description="Look.", parameters=SCHEMA, strict=True)
+USER = pb.Message(role="user", content="Hi")
+
+
+def chatting(**fields: Any) -> pb.GenerateRequest:
+    return pb.GenerateRequest(chat=pb.Chat(messages=[USER], **fields))
+
+
+def chatting_of(*messages: pb.Message) -> pb.GenerateRequest:
+    return pb.GenerateRequest(chat=pb.Chat(messages=messages))
+
+
+async def prompt_of(front: Front, service: ScriptedService, request: pb.GenerateRequest) -> ChatPrompt:
+    await answer(front, request)
+    prompt = service.generations[-1].prompt
+    assert isinstance(prompt, ChatPrompt)
+    return prompt
+
+
+async def test_tools_and_the_choice_among_them_arrive(front: Front, service: ScriptedService) -> None:
+    request = chatting(tools=[LOOK, pb.Tool(name="wait")], tool_choice=pb.ToolChoice(is_single=True))
+    prompt = await prompt_of(front, service, request)
+    assert prompt.tools == (Tool("look", "Look.", json.loads(SCHEMA), strict=True), Tool("wait"))
+    assert prompt.tool_choice == ToolChoice(is_parallel=False)
+    named = chatting(tools=[LOOK], tool_choice=pb.ToolChoice(mode=pb.TOOL_MODE_REQUIRED, name="look"))
+    assert (await prompt_of(front, service, named)).tool_choice == ToolChoice(ToolMode.REQUIRED, "look")
+    silent = chatting(tools=[LOOK], tool_choice=pb.ToolChoice(mode=pb.TOOL_MODE_NONE))
+    assert (await prompt_of(front, service, silent)).tool_choice == ToolChoice(ToolMode.NONE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "thinking", "effort"),
+    [
+        ({}, None, None),
+        ({"thinking": True}, True, None),
+        ({"thinking": False}, False, None),
+        ({"effort": "none"}, False, None),
+        ({"thinking": True, "effort": "high"}, True, "high"),
+        ({"template_args": b'{"thinking": true}'}, True, None),
+    ],
+)
+async def test_whether_and_how_much_to_think_arrives(
+    front: Front, service: ScriptedService, fields: dict[str, Any], thinking: bool | None, effort: str | None
+) -> None:
+    prompt = await prompt_of(front, service, chatting(**fields))
+    assert (prompt.thinking, prompt.effort) == (thinking, effort)
+
+
+async def test_earlier_calls_and_their_results_arrive(front: Front, service: ScriptedService) -> None:
+    call_ = pb.ToolCall(id="c1", name="look", arguments="{}")
+    said = pb.Message(role="assistant", reasoning="Hm.", tool_calls=[call_])
+    result = pb.Message(role="tool", content="sunny", tool_call_id="c1")
+    request = pb.GenerateRequest(chat=pb.Chat(messages=[USER, said, result]))
+    assert (await prompt_of(front, service, request)).messages[1:] == [
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "Hm.",
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+        },
+        {"role": "tool", "content": "sunny", "tool_call_id": "c1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        (pb.OutputFormat(json_object=True), OutputFormat(OutputKind.JSON_OBJECT, param="output_format.json_object")),
+        (
+            pb.OutputFormat(json_schema=b'{"type":"string"}'),
+            OutputFormat(OutputKind.JSON_SCHEMA, '{"type":"string"}', param="output_format.json_schema"),
+        ),
+        (pb.OutputFormat(regex="a+"), OutputFormat(OutputKind.REGEX, "a+", param="output_format.regex")),
+        (
+            pb.OutputFormat(choices=pb.Choices(texts=["a", "b"])),
+            OutputFormat(OutputKind.CHOICE, choices=("a", "b"), param="output_format.choices.texts"),
+        ),
+        (
+            pb.OutputFormat(grammar="start: X"),
+            OutputFormat(OutputKind.GRAMMAR, "start: X", param="output_format.grammar"),
+        ),
+    ],
+)
+async def test_what_the_answer_looks_like_arrives(
+    front: Front, service: ScriptedService, wish: pb.OutputFormat, expected: OutputFormat
+) -> None:
+    await answer(front, pb.GenerateRequest(text="x", output_format=wish))
+    assert service.generation.output_format == expected
+
+
+async def test_reasoning_and_calls_come_apart_from_the_text(front: Front, service: ScriptedService) -> None:
+    service.script = (
+        *(thought("Hm."), token("I look."), call(0, name="look"), call(0, "{}")),
+        finish(reason=FinishReason.TOOL_CALLS),
+    )
+    messages = await answer(front, chatting(tools=[LOOK]))
+    assert [(each.reasoning, each.text) for each in messages[:2]] == [("Hm.", ""), ("", "I look.")]
+    assert [list(each.calls) for each in messages[2:4]] == [
+        [pb.CallDelta(index=0, id="call_0_0", name="look")],
+        [pb.CallDelta(index=0, arguments="{}")],
+    ]
+    assert messages[-1].finish == pb.FINISH_TOOL_CALLS
+    assert messages[-1].usage.reasoning_tokens == 1
+
+
 async def test_token_ids_and_log_probabilities_come_for_who_asks(front: Front, service: ScriptedService) -> None:
     top = TextLogprob(6, "he", b"he", -2.0)
     service.script = (token("é", logprobs=(TextLogprob(5, "\ufffd", b"\xc3", -0.5, (top,), 3),)), finish())
@@ -154,6 +274,25 @@ async def test_the_end_says_what_stopped_it(front: Front, service: ScriptedServi
         (
             pb.GenerateRequest(chat=pb.Chat(messages=[pb.Message(role="user")], template_args=b"[1]")),
             "chat.template_args",
+        ),
+        (chatting(tools=[pb.Tool(name="a b")]), "chat.tools[0].name"),
+        (chatting(tools=[pb.Tool(name="f", parameters=b"[]")]), "chat.tools[0].parameters"),
+        (chatting(tool_choice=pb.ToolChoice(mode=pb.TOOL_MODE_REQUIRED)), "chat.tool_choice"),
+        (chatting(tools=[LOOK], tool_choice=pb.ToolChoice(name="look")), "chat.tool_choice.name"),
+        (chatting(tools=[LOOK], tool_choice=pb.ToolChoice.FromString(b"\x08\x09")), "chat.tool_choice.mode"),
+        (chatting(effort="huge"), "chat.effort"),
+        (chatting(thinking=False, template_args=b'{"thinking": true}'), "chat.template_args.thinking"),
+        (chatting_of(pb.Message(role="tool", content="x")), "chat.messages[0].tool_call_id"),
+        (chatting_of(pb.Message(role="tool", content="x", tool_call_id="c")), "chat.messages[0].tool_call_id"),
+        (pb.GenerateRequest(text="x", output_format=pb.OutputFormat()), "output_format"),
+        (pb.GenerateRequest(text="x", output_format=pb.OutputFormat(json_schema=b"{")), "output_format.json_schema"),
+        (pb.GenerateRequest(text="x", output_format=pb.OutputFormat(regex="")), "output_format.regex"),
+        (pb.GenerateRequest(text="x", echo=True, output_format=pb.OutputFormat(regex="a")), "echo"),
+        (
+            pb.GenerateRequest(
+                text="x", sampling=pb.Sampling(min_tokens=1), output_format=pb.OutputFormat(json_object=True)
+            ),
+            "sampling.min_tokens",
         ),
     ],
 )

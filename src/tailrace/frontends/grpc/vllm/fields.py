@@ -13,7 +13,6 @@ from tailrace.frontends.grpc.failure import CallRefused
 
 __all__ = ["ACCEPTED", "OBEYED", "REFUSED", "check_fields"]
 
-_GUIDED = "guided output is not supported"
 _MEDIA = "only text is supported"
 _HAND_OVER = "keys and values are not handed from server to server"
 
@@ -23,13 +22,14 @@ OBEYED = frozenset(
         *("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty"),
         *("max_tokens", "min_tokens", "stop", "stop_token_ids", "skip_special_tokens", "ignore_eos", "n", "logprobs"),
         *("seed", "logit_bias"),
+        *("json_schema", "regex", "grammar", "json_object", "choice"),
     )
 )
 
 ACCEPTED: Mapping[str, str] = {
     "include_stop_str_in_output": "whoever asks for tokens makes the text",
     "spaces_between_special_tokens": "as include_stop_str_in_output",
-    "grammar_from_first_token": "says where a grammar begins, and there is none",
+    "grammar_from_first_token": "what the answer must look like holds from the first token on, in any case",
 }
 """Field -> why ignoring it is right."""
 
@@ -42,12 +42,7 @@ REFUSED: Mapping[str, Refusal] = {
     "data_parallel_rank": Refusal("there is one rank, 0", (0,)),
     "prompt_logprobs": Refusal("log probabilities of the prompt are not computed"),
     "truncate_prompt_tokens": Refusal("prompts are not cut; shorten it before sending"),
-    "json_schema": Refusal(_GUIDED),
-    "regex": Refusal(_GUIDED),
-    "grammar": Refusal(_GUIDED),
-    "structural_tag": Refusal(_GUIDED),
-    "json_object": Refusal(_GUIDED, (False,)),
-    "choice": Refusal(_GUIDED),
+    "structural_tag": Refusal("send json_schema, regex, grammar or choice"),
 }
 
 _UNKNOWN = Refusal("is not known here")

@@ -1,12 +1,22 @@
 """Requests of vLLM's protocol as what the service takes. Complaints name the field as the protocol does."""
 
 import struct
+from typing import Any
 
+import msgspec
 from smg_grpc_proto.generated import vllm_engine_pb2 as pb
 
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.grpc.sampling import sampling_of
-from tailrace.service.api import Generation, Prompt, Standing, TextPrompt, TokenPrompt
+from tailrace.frontends.output_format import (
+    check_obeyable,
+    choice_format,
+    grammar_format,
+    json_format,
+    regex_format,
+    schema_format,
+)
+from tailrace.service.api import ANY_CALLS, Generation, OutputFormat, Prompt, Standing, TextPrompt, TokenPrompt
 from tailrace.types import SamplingParams
 
 __all__ = ["field_place", "generation_of"]
@@ -18,6 +28,8 @@ _NAMES = {"num_logprobs": "logprobs"}
 def generation_of(request: pb.GenerateRequest, request_id: str, standing: Standing) -> Generation:
     """Raises InvalidRequest for a request without a prompt. What is out of bounds is left to the service."""
     given = request.sampling_params
+    output_format = _format(given)
+    check_obeyable(output_format, ANY_CALLS, min_tokens=given.min_tokens, ignore_eos=given.ignore_eos)
     return Generation(
         request_id=request_id,
         prompt=_prompt(request),
@@ -28,6 +40,7 @@ def generation_of(request: pb.GenerateRequest, request_id: str, standing: Standi
         is_text_wanted=False,
         seed=given.seed if given.HasField("seed") else None,
         standing=standing,
+        output_format=output_format,
     )
 
 
@@ -57,6 +70,31 @@ def _sampling(given: pb.SamplingParams) -> SamplingParams:
         num_logprobs=given.logprobs if given.HasField("logprobs") else None,
         meant=_decimal,
     )
+
+
+def _format(given: pb.SamplingParams) -> OutputFormat | None:
+    kind = given.WhichOneof("constraint")
+    param = f"sampling_params.{kind}"
+    match kind:
+        case "json_schema":
+            return schema_format(_schema(given.json_schema, param), param)
+        case "regex":
+            return regex_format(given.regex, param)
+        case "grammar":
+            return grammar_format(given.grammar, param)
+        case "choice":
+            return choice_format(given.choice.choices, f"{param}.choices")
+        case "json_object" if given.json_object:
+            return json_format(param)
+        case _:
+            return None
+
+
+def _schema(given: str, param: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(given, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequest(f"{param} is no JSON schema: {error}", param=param) from None
 
 
 def _decimal(single: float) -> float:

@@ -14,7 +14,7 @@ from tailrace.frontends.grpc.config import GrpcConfig
 from tailrace.frontends.grpc.vllm.engine import VLLM_ENGINE, VllmEngine
 from tailrace.frontends.grpc.vllm.fields import ACCEPTED, OBEYED, REFUSED
 from tailrace.frontends.standing import Client
-from tailrace.service.api import ChoiceDelta, TextLogprob, TextPrompt, TokenPrompt
+from tailrace.service.api import ChoiceDelta, OutputKind, TextLogprob, TextPrompt, TokenPrompt
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason, ModelTarget
 from tests.support.grpc_server import Front, front_end, raw_stream, rich_error
@@ -155,8 +155,7 @@ def test_each_field_of_the_protocol_is_in_one_table() -> None:
         *(
             (pb.GenerateRequest(tokenized=TOKENS, sampling_params=params), f"sampling_params.{name}")
             for params, name in (
-                (pb.SamplingParams(json_schema="{}"), "json_schema"),
-                (pb.SamplingParams(choice=pb.ChoiceConstraint(choices=["a"])), "choice"),
+                (pb.SamplingParams(structural_tag="{}"), "structural_tag"),
                 (pb.SamplingParams(prompt_logprobs=0), "prompt_logprobs"),
                 (pb.SamplingParams(truncate_prompt_tokens=-1), "truncate_prompt_tokens"),
             )
@@ -169,6 +168,44 @@ async def test_what_is_not_supported_is_refused_by_name(
     error = rich_error(await failure(front, request_))
     assert (error.code, error.field) == (grpc.StatusCode.UNIMPLEMENTED, field)
     assert service.generations == []
+
+
+@pytest.mark.parametrize(
+    ("params", "kind", "text"),
+    [
+        (pb.SamplingParams(json_schema='{"type": "object"}'), OutputKind.JSON_SCHEMA, '{"type":"object"}'),
+        (pb.SamplingParams(regex="a+"), OutputKind.REGEX, "a+"),
+        (pb.SamplingParams(grammar="start: X"), OutputKind.GRAMMAR, "start: X"),
+        (pb.SamplingParams(json_object=True), OutputKind.JSON_OBJECT, ""),
+        (pb.SamplingParams(choice=pb.ChoiceConstraint(choices=["a"])), OutputKind.CHOICE, ""),
+    ],
+)
+async def test_constraints_say_what_the_answer_looks_like(
+    front: Front, service: ScriptedService, params: pb.SamplingParams, kind: OutputKind, text: str
+) -> None:
+    await answer(front, pb.GenerateRequest(tokenized=TOKENS, sampling_params=params))
+    wanted = service.generation.output_format
+    assert wanted is not None
+    assert (wanted.kind, wanted.text) == (kind, text)
+    assert wanted.choices == (("a",) if kind is OutputKind.CHOICE else ())
+    assert wanted.param.startswith(f"sampling_params.{params.WhichOneof('constraint')}")
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        (pb.SamplingParams(json_schema="{"), "sampling_params.json_schema"),
+        (pb.SamplingParams(json_schema="[]"), "sampling_params.json_schema"),
+        (pb.SamplingParams(regex=""), "sampling_params.regex"),
+        (pb.SamplingParams(choice=pb.ChoiceConstraint()), "sampling_params.choice.choices"),
+        (pb.SamplingParams(json_object=True, ignore_eos=True), "sampling_params.ignore_eos"),
+    ],
+)
+async def test_constraints_that_cannot_be_are_refused_by_name(
+    front: Front, params: pb.SamplingParams, field: str
+) -> None:
+    error = rich_error(await failure(front, pb.GenerateRequest(tokenized=TOKENS, sampling_params=params)))
+    assert (error.code, error.field) == (grpc.StatusCode.INVALID_ARGUMENT, field)
 
 
 async def test_what_asks_for_nothing_passes(front: Front) -> None:
