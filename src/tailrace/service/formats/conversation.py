@@ -12,6 +12,7 @@ from tailrace.service.messages import plain_message
 from tailrace.service.tools import Tool
 
 __all__ = [
+    "COMMON_ROLES",
     "Call",
     "Conversation",
     "Role",
@@ -75,7 +76,7 @@ class Conversation:
 
 
 _SYSTEM = (Role.SYSTEM, Role.DEVELOPER)
-_COMMON = frozenset({*_SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL})
+COMMON_ROLES = frozenset({*_SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL})
 
 
 def wants_thinking(prompt: ChatPrompt, default: bool) -> bool:
@@ -86,7 +87,7 @@ def wants_thinking(prompt: ChatPrompt, default: bool) -> bool:
     return said[0] if said else default or prompt.effort is not None
 
 
-def read_conversation(prompt: ChatPrompt, roles: Collection[Role] = _COMMON) -> Conversation:
+def read_conversation(prompt: ChatPrompt, roles: Collection[Role] = COMMON_ROLES) -> Conversation:
     """Raises InvalidRequest, naming the field, for what is malformed or has no place in a prompt."""
     for name in prompt.template_args:
         if name not in _THINKING_ARGS:

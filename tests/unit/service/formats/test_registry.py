@@ -1,5 +1,6 @@
 """Which format a model is found to speak."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from tailrace.errors import InvalidRequest, UnsupportedModel
 from tailrace.service.api import ChatPrompt
 from tailrace.service.formats.format import ChatFormat
-from tailrace.service.formats.registry import answer_markup, detect_format, format_names
+from tailrace.service.formats.registry import detect_format
 from tests.support.chats import WEATHER, assistant, call, result, user
+from tests.support.deepseek import deepseek_tokenizer
 from tests.support.text import byte_level_tokenizer
 
 PLAIN = (
@@ -38,28 +40,55 @@ def _text(chat_format: ChatFormat, *messages: Any, **options: Any) -> str:
         (USERS + FENCE + "{{ '</think>' }}<｜Assistant｜><think>\\n", "deepseek-r1", True),
         (USERS + "{{ '</think>' }}<think>\\n", "deepseek-r1", True),
         (USERS + "<｜tool▁sep｜>{% if thinking %}<think>{% else %}</think>{% endif %}", "deepseek-v3.1", False),
+        (USERS + "</think>｜DSML｜function_calls", "deepseek-v3.2", False),
+        (USERS + "</think>｜DSML｜tool_calls", "deepseek-v4", True),
         (USERS, "template", False),
         ("User: {{ messages }}\n\nAssistant:", "template", False),
         (PLAIN, "hermes", False),
-        (PLAIN + "<think>", "hermes-thinking", True),
+        (PLAIN + "<think>", "hermes", True),
         (PLAIN + TOOLS + "<tool_call>", "hermes", False),
         (PLAIN + TOOLS + "<tool_call><function=x>", "template", False),
         (PLAIN + TOOLS + "<tool_call>x<arg_key>", "template", False),
         (PLAIN + TOOLS + "<other_call>", "template", False),
         ("<|start_header_id|>" + TOOLS + "<|python_tag|>", "llama3", False),
         ("<|start_header_id|>" + TOOLS + '{"name": "x", "parameters": {}}', "llama3", False),
-        (PLAIN.replace("im_", "x_") + "</think>", "template-thinking", True),
+        ("<|start_header_id|>{{ messages }}<|end_header_id|>", "llama3", False),
+        (PLAIN.replace("im_", "x_") + "</think>", "template", True),
     ],
 )
 def test_a_format_is_recognised_by_its_template(template: str, name: str, thinks: bool) -> None:
     found = _found(template)
     assert (found.name, found.thinks) == (name, thinks)
-    markup = answer_markup(name)
-    assert (found.reasoning, found.tool_style) == (markup.reasoning, markup.tool_style)
+    assert (found.reasoning is not None) == ("think>" in template)
 
 
 def test_without_a_template_nothing_is_known() -> None:
     assert detect_format(None, byte_level_tokenizer(), architecture="llama") is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "architecture", "name"),
+    [
+        ((), "deepseek_v32", "deepseek-v3.2"),
+        (("｜DSML｜",), "deepseek_v3", "deepseek-v3.2"),
+        (("｜DSML｜", "<｜latest_reminder｜>"), "", "deepseek-v4"),
+    ],
+)
+def test_models_of_deepseek_that_come_without_a_template_are_known(
+    tokens: tuple[str, ...], architecture: str, name: str
+) -> None:
+    tokenizer = byte_level_tokenizer()
+    vocabulary = replace(tokenizer.vocabulary, added={**tokenizer.vocabulary.added, **dict.fromkeys(tokens, 0)})
+    tokenizer.vocabulary = vocabulary
+    found = detect_format(None, tokenizer, architecture=architecture)
+    assert found is not None
+    assert (found.name, found.thinks) == (name, name == "deepseek-v4")
+
+
+def test_the_real_vocabulary_of_deepseek_v4_is_known() -> None:
+    found = detect_format(None, deepseek_tokenizer())
+    assert found is not None
+    assert found.name == "deepseek-v4"
 
 
 def test_an_unreadable_template_is_a_fault_of_the_model() -> None:
@@ -74,6 +103,16 @@ def test_a_chatml_model_without_tools_in_its_template_can_use_them() -> None:
     assert with_tools.startswith("<|endoftext|><|im_start|>system\n# Tools")
     history = _text(found, user("Hi"), assistant(None, call("c", "f", "{}")), result("c", "R"))
     assert "<tool_response>\nR\n</tool_response>" in history
+
+
+def test_a_llama_3_without_tools_in_its_template_can_use_them() -> None:
+    header = "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.content }}{% endfor %}"
+    found = _found(header, special_tokens={"bos_token": "<|endoftext|>"})
+    assert _text(found, user("Hi")) == "<|endoftext|><|start_header_id|>Hi"
+    with_tools = _text(found, user("Hi"), tools=(WEATHER,))
+    assert with_tools.startswith("<|endoftext|><|start_header_id|>system<|end_header_id|>\n\nEnvironment: ipython")
+    with pytest.raises(InvalidRequest, match="knows no tools"):
+        _text(_found(header + "</think>"), user("Hi"), tools=(WEATHER,))
 
 
 def test_a_template_that_knows_tools_is_always_used() -> None:
@@ -98,9 +137,3 @@ def test_a_deepseek_format_does_not_need_its_template() -> None:
     found = _found(USERS + FENCE)
     text = _text(found, user("Hi"), assistant(None, call("c", "f", "{}")), result("c", "R"))
     assert "<｜tool▁calls▁end｜><｜end▁of▁sentence｜>" in text
-
-
-def test_every_format_has_its_markup_and_others_are_refused() -> None:
-    assert all(answer_markup(name) is not None for name in format_names())
-    with pytest.raises(InvalidRequest, match="no chat format 'x', but deepseek-r1, "):
-        answer_markup("x")
