@@ -125,7 +125,8 @@ def parts_of(segments: Sequence[Segment]) -> list[Fate]:
 
 def machine(stops: Sequence[str] = (), opened: str = "", *, include_stop: bool = False) -> TextMachine:
     stop = StopMatcher(StopStrings(stops), include_stop=include_stop) if stops else None
-    return TextMachine(ReasoningStage(ReasoningTags(), ("[",)), BracketedCalls(), stop, opened=opened)
+    reasoning = ReasoningStage(ReasoningTags(), ("[",))
+    return TextMachine(reasoning, BracketedCalls(), stop, opened=opened, call_characters=frozenset("["))
 
 
 def pieces(text: str, sizes: Sequence[int]) -> Iterator[str]:

@@ -1,20 +1,26 @@
 """Streamed text against the whole answer: however tokens arrive, the same text, tokens and ending come out."""
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.service.answer_form import ALL_TEXT
+from tailrace.service.answer_form import ALL_TEXT, AnswerForm
 from tailrace.service.api import ChoiceDelta, Generation, ModelCard, TextLogprob, TokenPrompt
 from tailrace.service.choice import Choice
 from tailrace.service.choice_rules import ChoiceRules
+from tailrace.service.delta_writer import call_id
 from tailrace.service.detokenize import Detokenizer, TokenTexts
+from tailrace.service.formats.format import ReasoningTags
 from tailrace.service.parsing.build import machine_factory
+from tailrace.service.parsing.machine import TextMachine
+from tailrace.service.parsing.segments import AnswerPiece, CallBegins, CallGoesOn, ReasoningPiece, Segment
 from tailrace.service.service import TextService
 from tailrace.service.stop import StopMatcher, StopStrings
+from tailrace.service.token_choice import TokenChoice
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.types import FinishReason, Request, SamplingParams, TokenEvent
 from tests.support.text import ScriptedEngine, byte_level_tokenizer, chunked, events_of, sentencepiece_tokenizer
@@ -23,15 +29,22 @@ TOKENIZERS = [byte_level_tokenizer(), sentencepiece_tokenizer(), sentencepiece_t
 PHRASES = ["hello the ", "😀!", "é中文", "e\u0301 👩‍👩‍👧", "hehello", "  \n\n", "<|im_end|>", "\ufffd"]
 
 
+Part = tuple[str, str]  # of an answer: its kind, for a call with all that names it, and its text
+
+
 @dataclass(frozen=True)
 class Answer:
     """All of one choice, put together from its deltas."""
 
-    text: str
+    parts: list[Part]
     token_ids: tuple[int, ...]
     logprobs: tuple[TextLogprob, ...]
     finish_reason: FinishReason | None
     stop_reason: str | int | None
+
+    @property
+    def text(self) -> str:
+        return "".join([text for kind, text in self.parts if kind == "text"])
 
 
 @dataclass(frozen=True)
@@ -57,11 +70,17 @@ class Case:
         free = "".join(map(detokenizer.feed, self.text_ids[: self.min_tokens]))
         return len(free + detokenizer.finish() if self.min_tokens >= len(self.token_ids) else free)
 
-    def choice(self) -> Choice:
-        texts = TokenTexts(self.tokenizer.vocabulary, skip_special_tokens=self.skip_special_tokens)
-        machine = machine_factory(None, "", ALL_TEXT, self.stop, include_stop=self.include_stop)
-        rules = ChoiceRules(texts, machine=machine, include_stop=self.include_stop, min_tokens=self.min_tokens)
-        return Choice(0, rules)
+    def taken_apart(self) -> Callable[[], TextMachine] | None:
+        return machine_factory(None, "", ALL_TEXT, self.stop, include_stop=self.include_stop)
+
+    def rules(self) -> ChoiceRules:
+        return ChoiceRules(
+            TokenTexts(self.tokenizer.vocabulary, skip_special_tokens=self.skip_special_tokens),
+            machine=self.taken_apart(),
+            include_stop=self.include_stop,
+            min_tokens=self.min_tokens,
+            request_id="r",
+        )
 
 
 def whole_text(tokenizer: Tokenizer, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -116,10 +135,39 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
+def parts_of(delta: ChoiceDelta) -> list[Part]:
+    calls = [(f"call {call.index} {call.name} {call.call_id}", call.arguments) for call in delta.calls]
+    return [("reasoning", delta.reasoning), ("text", delta.text), *calls]
+
+
+def joined(parts: Sequence[Part]) -> list[Part]:
+    """Parts of a kind that follow each other are one, and so is a call."""
+    whole: list[Part] = []
+    for kind, text in parts:
+        goes_on = kind.rstrip() if kind.startswith("call") else kind
+        if whole and whole[-1][0].startswith(goes_on):
+            whole[-1] = (whole[-1][0], whole[-1][1] + text)
+        elif text or kind.startswith("call"):
+            whole.append((kind, text))
+    return whole
+
+
+def part_of(segment: Segment) -> Part:
+    match segment:
+        case ReasoningPiece(text):
+            return "reasoning", text
+        case AnswerPiece(text):
+            return "text", text
+        case CallBegins(number, name):
+            return f"call {number} {name} {call_id('r', 0, number)}", ""
+        case CallGoesOn(number, arguments):
+            return f"call {number}  ", arguments
+
+
 def put_together(deltas: Sequence[ChoiceDelta]) -> Answer:
     assert all(delta.finish_reason is None for delta in deltas[:-1])
     return Answer(
-        "".join(delta.text for delta in deltas),
+        joined([part for delta in deltas for part in parts_of(delta)]),
         tuple(i for delta in deltas for i in delta.token_ids),
         tuple(logprob for delta in deltas for logprob in delta.logprobs),
         deltas[-1].finish_reason,
@@ -127,12 +175,12 @@ def put_together(deltas: Sequence[ChoiceDelta]) -> Answer:
     )
 
 
-def streamed(case: Case, sizes: Sequence[int]) -> tuple[Answer, int]:
-    """The answer when events come in batches of these sizes, and how many tokens it counts."""
-    choice = case.choice()
+def streamed(case: Case, sizes: Sequence[int]) -> tuple[Answer, tuple[int, int]]:
+    """The answer when events come in batches of these sizes, and how many tokens and reasoning tokens it counts."""
+    choice = Choice(0, case.rules())
     batches = chunked(events_of(case.token_ids, case.finish_reason, with_logprobs=True), sizes)
     deltas = [delta for batch in batches if not choice.is_done for delta in choice.feed(batch)]
-    return put_together(deltas), choice.num_tokens
+    return put_together(deltas), (choice.num_tokens, choice.num_reasoning_tokens)
 
 
 SIZES = st.lists(st.integers(1, 4), max_size=40)
@@ -141,9 +189,9 @@ SIZES = st.lists(st.integers(1, 4), max_size=40)
 @settings(max_examples=300)
 @given(cases(), SIZES)
 def test_a_stream_put_together_is_the_whole_answer(case: Case, sizes: list[int]) -> None:
-    whole, num_tokens = streamed(case, [])
-    assert streamed(case, sizes) == (whole, num_tokens)
-    assert streamed(case, [1] * len(case.token_ids)) == (whole, num_tokens)
+    whole = streamed(case, [])
+    assert streamed(case, sizes) == whole
+    assert streamed(case, [1] * len(case.token_ids)) == whole
 
 
 @settings(max_examples=200)
@@ -158,7 +206,7 @@ def test_the_whole_answer_is_the_decoded_text_up_to_a_stop_string(case: Case) ->
     assert [logprob.token_id for logprob in answer.logprobs] == list(answer.token_ids)
     if stop is None:
         assert answer.token_ids == tuple(case.token_ids)
-        assert num_tokens == len(case.token_ids)
+        assert num_tokens == (len(case.token_ids), 0)
 
 
 def place_in_text(raw: bytes, cut: int) -> int:
@@ -238,4 +286,84 @@ def test_choices_that_stream_together_are_each_their_whole_answer(choices: list[
     expected = [streamed(case, []) for case, _ in played]
     for index, (answer, _) in enumerate(expected):
         assert put_together([delta for delta in deltas if delta.index == index]) == answer
-    assert num_tokens == sum(count for _, count in expected)
+    assert num_tokens == sum(count for _, (count, _) in expected)
+
+
+CALL_STYLE = "hermes"
+SAID = [
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    '{"name": "f", "arguments": {"a',
+    '": 1}}',
+    "hello",
+    "\n",
+    "😀<",
+]
+
+
+@dataclass(frozen=True)
+class FormedCase(Case):
+    """An answer with reasoning and calls."""
+
+    opened: str = ""
+
+    def taken_apart(self) -> Callable[[], TextMachine] | None:
+        form = AnswerForm("any", self.opened, has_tools=True)
+        return machine_factory(ReasoningTags(), CALL_STYLE, form, self.stop, include_stop=self.include_stop)
+
+
+@st.composite
+def formed_cases(draw: st.DrawFn) -> FormedCase:
+    tokenizer = draw(st.sampled_from(TOKENIZERS))
+    said = draw(st.lists(st.sampled_from(SAID), min_size=1, max_size=10).map("".join))
+    ids = [i for part in re.split("(<think>|</think>)", said) for i in tokenizer.encode(part, allow_control=True)]
+    ending = draw(st.sampled_from([FinishReason.STOP, FinishReason.LENGTH]))
+    stop = tuple(draw(st.lists(st.sampled_from(["lo", "hell", "\n", "<", "oh", "a"]), max_size=2)))
+    opened = draw(st.sampled_from(["", "<think>\n", "</think>", "hel"]))
+    min_tokens = draw(st.sampled_from([0, 0, 3]))
+    include_stop, skip = draw(st.booleans()), draw(st.booleans())
+    return FormedCase(tokenizer, [*ids, 2], ending, stop, include_stop, skip, min_tokens, opened)
+
+
+@settings(max_examples=150)
+@given(formed_cases(), SIZES)
+def test_a_stream_of_reasoning_and_calls_put_together_is_the_whole_answer(case: FormedCase, sizes: list[int]) -> None:
+    whole = streamed(case, [])
+    assert streamed(case, sizes) == whole
+    assert streamed(case, [1] * len(case.token_ids)) == whole
+
+
+@settings(max_examples=150)
+@given(formed_cases())
+def test_the_whole_answer_is_the_decoded_text_taken_apart(case: FormedCase) -> None:
+    case = replace(case, min_tokens=0)
+    make = case.taken_apart()
+    assert make is not None
+    machine = make()
+    segments = machine.feed(whole_text(case.tokenizer, case.text_ids, skip_special_tokens=case.skip_special_tokens))
+    if machine.matched is None:
+        segments += machine.finish()
+    answer, _ = streamed(case, [1] * len(case.token_ids))
+    assert answer.parts == joined(list(map(part_of, segments)))
+    assert answer.stop_reason == machine.matched
+    if machine.matched is not None:
+        assert answer.finish_reason is FinishReason.STOP
+    elif case.finish_reason is FinishReason.STOP and any(isinstance(each, CallBegins) for each in segments):
+        assert answer.finish_reason is FinishReason.TOOL_CALLS
+    else:
+        assert answer.finish_reason is case.finish_reason
+
+
+@settings(max_examples=150)
+@given(formed_cases(), SIZES)
+def test_a_reader_of_tokens_learns_the_same_end(case: FormedCase, sizes: list[int]) -> None:
+    events = list(chunked(events_of(case.token_ids, case.finish_reason), sizes))
+    with_text, without = Choice(0, case.rules()), TokenChoice(0, case.rules())
+    ends = []
+    for choice in (with_text, without):
+        deltas = [delta for batch in events if not choice.is_done for delta in choice.feed(batch)]
+        ends.append((deltas[-1].finish_reason, deltas[-1].stop_reason, choice.num_tokens))
+    assert ends[0] == ends[1]
+    assert with_text.num_reasoning_tokens == without.num_reasoning_tokens

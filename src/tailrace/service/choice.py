@@ -52,7 +52,7 @@ class Choice:
         segments = reader.read_plain(event, token_id) if event.logprob is None else None
         if segments is None:
             segments = reader.read(event, token_id)
-        tokens = ((token_id,), ()) if reader.ledger.is_empty else reader.ledger.take_due()
+        tokens = ((token_id,), ()) if not reader.ledger.waiting else reader.ledger.take_due()
         if len(segments) < 2 and reader.matched is None:
             if not segments:
                 return (ChoiceDelta(self.index, "", *tokens),) if tokens[0] else ()

@@ -34,22 +34,18 @@ class Ledger:
         self._reasoning_end = 0
         self._taken = 0  # where the last token that has left ends
         self._vocabulary = vocabulary
-        self._entries: deque[_Entry] = deque()
+        self.waiting: deque[_Entry] = deque()
 
     def enter(self, event: TokenEvent, token_id: int, num_before: int, num_chars: int, *, is_unfinished: bool) -> None:
         """A token that made `num_chars` characters, of which the first `num_before` are of the tokens before it."""
         start = self.num_decoded + num_before
         self.num_decoded += num_chars
-        self._entries.append(_Entry(start, self.num_decoded + is_unfinished, token_id, event))
+        self.waiting.append(_Entry(start, self.num_decoded + is_unfinished, token_id, event))
 
     def settle(self, certain: int, reasoning_end: int) -> None:
         """The text is decided on up to one place, and reasoning up to the other."""
         self._certain = certain
         self._reasoning_end = reasoning_end
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._entries
 
     def pass_by(self, num_chars: int, reasoning_end: int) -> None:
         """A token whose text is out at once, while no other is held."""
@@ -60,7 +56,7 @@ class Ledger:
 
     @property
     def is_due(self) -> bool:
-        return bool(self._entries) and self._entries[0].end <= self._certain
+        return bool(self.waiting) and self.waiting[0].end <= self._certain
 
     def take_due(self) -> Tokens:
         """The tokens whose text is out."""
@@ -69,17 +65,17 @@ class Ledger:
     def take_begun(self) -> Tokens:
         """The tokens whose text is out, and the one whose text is out in part."""
         begun = self._pop_due()
-        if self._entries and self._taken < self._certain:
-            begun.append(self._entries[0])
+        if self.waiting and self._taken < self._certain:
+            begun.append(self.waiting[0])
         return self._tokens(begun)
 
     def take_all(self) -> Tokens:
-        return self._tokens(self._entries)
+        return self._tokens(self.waiting)
 
     def _pop_due(self) -> list[_Entry]:
         due = []
         while self.is_due:
-            due.append(self._entries.popleft())
+            due.append(self.waiting.popleft())
             self._taken = due[-1].end
         return due
 

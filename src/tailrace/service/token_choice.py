@@ -47,7 +47,10 @@ class TokenChoice:
             reader.ledger.take_due()
         if event.finish_reason is not None and reader.matched is None:
             self._look_for_calls(reader.finish())
-            reader.ledger.take_all()
+            if reader.matched is None:
+                reader.ledger.take_all()
+        if reader.matched is not None:
+            reader.ledger.take_begun()
         return reader.matched
 
     def _look_for_calls(self, segments: Sequence[Segment]) -> None:

@@ -17,7 +17,8 @@ class TokenReader:
         self.ledger = Ledger(rules.texts.vocabulary)
         self.num_tokens = 0
         self.matched: str | None = None  # the stop string that ended the choice; nothing may be read after it
-        self._rules = rules
+        self._include_stop = rules.include_stop
+        self._min_tokens = rules.min_tokens
         self._detokenizer = Detokenizer(rules.texts, at_start=rules.at_start)
         self._machine: TextMachine | None = None if rules.machine is None else rules.machine()
 
@@ -25,7 +26,7 @@ class TokenReader:
         """What is certain with this token."""
         self.num_tokens += 1
         # The token that ends an answer is not part of its text.
-        is_hidden = event.finish_reason is FinishReason.STOP and not self._rules.include_stop
+        is_hidden = event.finish_reason is FinishReason.STOP and not self._include_stop
         detokenizer = self._detokenizer
         text = "" if is_hidden else detokenizer.feed(token_id)
         num_before = 0 if is_hidden else detokenizer.num_broken_off
@@ -35,16 +36,16 @@ class TokenReader:
     def read_plain(self, event: TokenEvent, token_id: int) -> list[Segment] | None:
         """As `read`, where its text is all that matters of an event; None, and it is not read, where more does.
 
-        The ledger is empty behind it if the token is out with it.
+        Nothing waits in the ledger behind it if the token is out with it.
         """
-        if not self.ledger.is_empty or (text := self._detokenizer.plain_text(token_id)) is None:
+        if self.ledger.waiting or (text := self._detokenizer.plain_text(token_id)) is None:
             return None
         self.num_tokens += 1
         machine = self._machine
         if machine is None:
             self.ledger.pass_by(len(text), 0)
             return [AnswerPiece(text)]
-        segments = machine.feed(text, is_free=self.num_tokens <= self._rules.min_tokens)
+        segments = machine.feed(text, is_free=self.num_tokens <= self._min_tokens)
         if machine.is_quiet:
             self.ledger.pass_by(len(text), machine.reasoning_end)
         else:
@@ -65,7 +66,7 @@ class TokenReader:
         if machine is None:
             self._settle()
             return [AnswerPiece(text)] if text else []
-        segments = machine.feed(text, is_free=self.num_tokens <= self._rules.min_tokens) if text else []
+        segments = machine.feed(text, is_free=self.num_tokens <= self._min_tokens) if text else []
         self._settle()
         return segments
 

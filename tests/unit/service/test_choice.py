@@ -4,12 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from tailrace.service.answer_form import ALL_TEXT
-from tailrace.service.api import ChoiceDelta
+from tailrace.service.answer_form import ALL_TEXT, AnswerForm
+from tailrace.service.api import CallDelta, ChoiceDelta
 from tailrace.service.choice import Choice
 from tailrace.service.choice_rules import ChoiceRules
+from tailrace.service.delta_writer import call_id
 from tailrace.service.detokenize import TokenTexts
+from tailrace.service.formats.format import ReasoningTags
 from tailrace.service.parsing.build import machine_factory
+from tailrace.service.token_choice import TokenChoice
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.types import FinishReason, TokenEvent, TokenLogprob
 from tests.support.text import byte_level_tokenizer, events_of
@@ -262,3 +265,107 @@ def test_a_stop_string_counts_once_it_ends_behind_the_least_number_of_tokens(
 def test_a_stop_string_that_is_passed_by_holds_nothing_back(tokenizer: Tokenizer) -> None:
     deltas = _deltas(Choice(0, _rules(tokenizer, ["."], min_tokens=3)), events_of(_ids(tokenizer, "a.b")))
     assert [delta.text for delta in deltas] == ["a", ".", "b"]
+
+
+CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+
+
+def _formed(
+    tokenizer: Tokenizer, stop: Sequence[str] = (), *, opened: str = "", stop_token_ids: tuple[int, ...] = ()
+) -> ChoiceRules:
+    """Of an answer with reasoning, and calls in the style of Hermes."""
+    form = AnswerForm("hermes", opened, has_tools=True)
+    return ChoiceRules(
+        TokenTexts(tokenizer.vocabulary, skip_special_tokens=True),
+        machine=machine_factory(ReasoningTags(), "hermes", form, stop, include_stop=False),
+        stop_token_ids=stop_token_ids,
+        request_id="r",
+    )
+
+
+def _said(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Tags of reasoning are tokens, all else is a token for each character."""
+    cut = tokenizer.encode(text, allow_control=True)
+    tags = set(_tags(tokenizer))
+    return [i for token in cut for i in ([token] if token in tags else _ids(tokenizer, tokenizer.token_text(token)))]
+
+
+def _tags(tokenizer: Tokenizer) -> list[int]:
+    return [tokenizer.vocabulary.added[tag] for tag in ("<think>", "</think>")]
+
+
+def test_reasoning_and_answer_come_apart_and_tags_leave_without_text(tokenizer: Tokenizer) -> None:
+    ids = _said(tokenizer, "<think>hm</think>so")
+    deltas = _deltas(Choice(0, _formed(tokenizer)), events_of(ids))
+    assert [(delta.reasoning, delta.text) for delta in deltas] == [
+        ("", ""), ("h", ""), ("m", ""), ("", ""), ("", "s"), ("", "o"),
+    ]  # fmt: skip
+    assert [delta.token_ids for delta in deltas] == [(i,) for i in ids]
+
+
+def test_events_that_come_together_are_reasoning_text_and_calls_of_one_delta(tokenizer: Tokenizer) -> None:
+    ids = _said(tokenizer, f"<think>hm</think>so{CALL}")
+    (delta,) = Choice(3, _formed(tokenizer)).feed(events_of(ids, FinishReason.LENGTH))
+    call = CallDelta(0, '{"a": 1}', call_id("r", 3, 0), "f")
+    assert delta == ChoiceDelta(3, "so", tuple(ids), finish_reason=FinishReason.LENGTH, reasoning="hm", calls=(call,))
+
+
+def test_text_behind_a_call_is_a_delta_of_its_own_with_its_tokens(tokenizer: Tokenizer) -> None:
+    ids = _said(tokenizer, f"{CALL}so")
+    call, text = Choice(0, _formed(tokenizer)).feed(events_of(ids))
+    assert (call.text, text.text, text.calls) == ("", "so", ())
+    assert text.token_ids == tuple(ids[-2:])
+    assert call.token_ids + text.token_ids == tuple(ids)
+
+
+def test_tokens_of_the_reasoning_are_marked_and_counted(tokenizer: Tokenizer) -> None:
+    for text, num_reasoning in (("<think>hm</think>so", 4), ("so", 0), ("</think>so", 0), ("<think>hm", 3)):
+        events = events_of(_said(tokenizer, text), with_logprobs=True)
+        streamed, whole = Choice(0, _formed(tokenizer)), Choice(0, _formed(tokenizer))
+        for choice, deltas in ((streamed, _deltas(streamed, events)), (whole, whole.feed(events))):
+            logprobs = [each for delta in deltas for each in delta.logprobs]
+            assert [each.is_reasoning for each in logprobs] == [place < num_reasoning for place in range(len(events))]
+            assert choice.num_reasoning_tokens == num_reasoning
+
+
+def test_tokens_without_log_probabilities_are_counted_alike(tokenizer: Tokenizer) -> None:
+    choice = Choice(0, _formed(tokenizer, opened="<think>\n"))
+    _deltas(choice, events_of(_said(tokenizer, "hm</think>so")))
+    assert choice.num_reasoning_tokens == 3
+
+
+def test_the_place_of_a_token_counts_reasoning_and_markup(tokenizer: Tokenizer) -> None:
+    events = events_of(_said(tokenizer, "<think>h</think>s"), with_logprobs=True)
+    assert _offsets(_deltas(Choice(0, _formed(tokenizer)), events)) == [0, 7, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "expected"),
+    [
+        (CALL, FinishReason.STOP, FinishReason.TOOL_CALLS),
+        (CALL, FinishReason.LENGTH, FinishReason.LENGTH),
+        (CALL, FinishReason.ABORT, FinishReason.ABORT),
+        ("so", FinishReason.STOP, FinishReason.STOP),
+        ("<tool_call>so", FinishReason.STOP, FinishReason.STOP),
+        (CALL + "so END", FinishReason.STOP, FinishReason.STOP),  # by a stop string
+    ],
+)
+def test_an_answer_that_calls_ends_with_its_calls(
+    tokenizer: Tokenizer, said: str, reason: FinishReason, expected: FinishReason
+) -> None:
+    events = events_of([*_said(tokenizer, said), EOS], reason)
+    for choice in (Choice(0, _formed(tokenizer, ["END"])), TokenChoice(0, _formed(tokenizer, ["END"]))):
+        assert choice.feed(events)[-1].finish_reason is expected
+    assert _deltas(Choice(0, _formed(tokenizer, ["END"])), events)[-1].finish_reason is expected
+
+
+def test_a_stop_token_behind_calls_is_named(tokenizer: Tokenizer) -> None:
+    rules = _formed(tokenizer, stop_token_ids=(EOS,))
+    last = Choice(0, rules).feed(events_of([*_said(tokenizer, CALL), EOS], FinishReason.STOP))[-1]
+    assert (last.finish_reason, last.stop_reason) == (FinishReason.TOOL_CALLS, EOS)
+
+
+def test_tokens_wait_while_their_text_may_be_markup(tokenizer: Tokenizer) -> None:
+    ids = _said(tokenizer, "a<tool>")
+    deltas = _deltas(Choice(0, _formed(tokenizer)), events_of(ids))
+    assert [(delta.text, len(delta.token_ids)) for delta in deltas] == [("a", 1), ("<tool>", 6)]

@@ -19,7 +19,7 @@ def test_a_token_leaves_when_all_of_its_text_is_out() -> None:
     assert ledger.take_due()[0] == (0,)
     ledger.settle(5, 0)
     assert ledger.take_due()[0] == (1,)
-    assert not ledger.is_empty
+    assert ledger.waiting
     assert ledger.take_all()[0] == (2,)
 
 

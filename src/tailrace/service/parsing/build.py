@@ -12,6 +12,8 @@ from tailrace.service.stop import StopMatcher, StopStrings
 
 __all__ = ["machine_factory", "markup_strings"]
 
+_CALL_CHARACTERS = "<\n{["  # in whatever style calls are written, one of them is in their markup
+
 
 def machine_factory(
     reasoning: ReasoningTags | None, tool_style: str, form: AnswerForm, stops: Sequence[str], *, include_stop: bool
@@ -49,4 +51,5 @@ def _make(
         call_stage(style) if style else None,
         None if strings is None else StopMatcher(strings, include_stop=include_stop),
         opened=opened,
+        call_characters=frozenset(_CALL_CHARACTERS if style else ""),
     )

@@ -19,7 +19,9 @@ class TextMachine:
     Stop strings are met in the answer alone. One is not met across reasoning or a call, nor if it ends in text that was
     fed as `is_free`. Nothing may be fed after `matched` is set.
 
-    Places are counted in characters of what was fed, behind `opened`.
+    Places are counted in characters of what was fed, behind `opened`. `call_characters` are those of which the markup
+    of calls has at least one: where the stage of calls has let text out as it is, it does so with all that has none of
+    them, and does not see it. With no such characters it sees all text.
     """
 
     def __init__(
@@ -29,10 +31,12 @@ class TextMachine:
         stop: StopMatcher | None = None,
         *,
         opened: str = "",
+        call_characters: frozenset[str] = frozenset(),
     ) -> None:
         self._reasoning = reasoning
         self._calls = calls
         self._stop = stop
+        self._call_characters = call_characters
         self._num_fed = 0
         self._num_opened = len(opened)
         self._num_free = 0  # in these characters no stop string ends
@@ -41,6 +45,11 @@ class TextMachine:
         self._begun = _calls_in(self._take_apart(opened))
         # Until all that is opened is decided on, and what it has begun is given out.
         self._is_at_start = bool(self._begun) or self._num_in_stages > 0
+        self._is_plain = False  # the calls let the last text out as it was
+        # What becomes of text without any of these characters, at once and as it is; None: that is not known.
+        self._passes_as: type[AnswerPiece] | type[ReasoningPiece] | None = None
+        self._stopping_characters = frozenset[str]()
+        self._expect()
 
     @property
     def matched(self) -> str | None:
@@ -64,7 +73,7 @@ class TextMachine:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is held, and no stop string is met."""
-        return self._stop_certain is None and self._num_in_stages == 0
+        return self._stop_certain is None and (self._passes_as is not None or self._num_in_stages == 0)
 
     @property
     def reasoning_end(self) -> int:
@@ -77,13 +86,12 @@ class TextMachine:
         self._num_fed += len(text)
         if is_free:
             self._num_free = self._num_fed
-        if self._passes(text):
-            if self._stop is None or self._stop.passes(text):
-                return [AnswerPiece(text)]
-            return self._searched(self._stop, AnswerPiece(text), self._num_fed - len(text))
-        if self._is_at_start or (self._stop is not None and self._may_be_stopped(self._stop, text)):
-            return self._feed_each(text)
-        return self._take_apart(text)
+        if self._passes_as is not None and text and self._stopping_characters.isdisjoint(text):
+            piece = self._passes_as(text)
+            if self._stop is None or self._passes_as is ReasoningPiece or self._stop.passes(text):
+                return [piece]
+            return self._searched(self._stop, piece, self._num_fed - len(text))
+        return self._feed_slowly(text)
 
     def finish(self) -> list[Segment]:
         """What is held when the answer ends here. A stop string may be met in it."""
@@ -104,9 +112,25 @@ class TextMachine:
         num_held = 0 if self._reasoning is None else self._reasoning.num_held
         return num_held if self._calls is None else num_held + self._calls.num_held
 
-    def _passes(self, text: str) -> bool:
-        """Whether the stages let it out as it is."""
-        return self._reasoning is None and self._calls is None and not self._is_at_start and bool(text)
+    def _feed_slowly(self, text: str) -> list[Segment]:
+        if self._is_at_start or (self._stop is not None and self._may_be_stopped(self._stop, text)):
+            segments = self._feed_each(text)
+        else:
+            segments = self._take_apart(text)
+        self._expect()
+        return segments
+
+    def _expect(self) -> None:
+        """Find out what becomes of plain text from here on."""
+        self._passes_as = None
+        if self._is_at_start or self._num_in_stages:
+            return
+        if self._reasoning is not None:
+            self._stopping_characters = self._reasoning.ending_characters
+            self._passes_as = ReasoningPiece if self._reasoning.is_reasoning else None
+        elif self._calls is None or (self._is_plain and self._call_characters):
+            self._stopping_characters = self._call_characters
+            self._passes_as = AnswerPiece
 
     def _may_be_stopped(self, stop: StopMatcher, text: str) -> bool:
         return not stop.passes(text) or self._num_in_stages > 0
@@ -131,7 +155,11 @@ class TextMachine:
             return self._through_reasoning(self._reasoning, text)
         if not text:
             return []
-        return [AnswerPiece(text)] if self._calls is None else self._calls.feed(text)
+        if self._calls is None:
+            return [AnswerPiece(text)]
+        segments = self._calls.feed(text)
+        self._is_plain = len(segments) == 1 and segments[0] == AnswerPiece(text)
+        return segments
 
     def _through_reasoning(self, reasoning: ReasoningStage, text: str) -> list[Segment]:
         segments = reasoning.feed(text)

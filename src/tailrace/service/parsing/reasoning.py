@@ -37,7 +37,7 @@ class ReasoningStage:
         self._tags = tags
         self._ends = (tags.end, *interrupts)
         self._end_pattern = re.compile("|".join(map(re.escape, self._ends)))
-        self._first_characters = frozenset(end[0] for end in self._ends)
+        self.ending_characters = frozenset(end[0] for end in self._ends)  # one begins whatever ends the reasoning
         self._longest = max(map(len, self._ends))
         self._place = _Place.BEGINNING
         self._is_behind_tag = False
@@ -53,6 +53,11 @@ class ReasoningStage:
     def is_over(self) -> bool:
         """Whether all text from here on is answer, whatever it is."""
         return self._place is _Place.ANSWER and not self._is_behind_tag
+
+    @property
+    def is_reasoning(self) -> bool:
+        """Whether text is of the reasoning, if nothing in it can end that."""
+        return self._place is _Place.REASONING and not self._is_behind_tag and not self._held
 
     @property
     def reasoning_end(self) -> int:
@@ -90,7 +95,7 @@ class ReasoningStage:
 
     def _reason(self, text: str) -> list[Segment]:
         text = self._without_line_ends(text)
-        if not self._held and self._first_characters.isdisjoint(text):
+        if not self._held and self.ending_characters.isdisjoint(text):
             return [ReasoningPiece(text)] if text else []
         text = self._held + text
         end = self._end_pattern.search(text)
@@ -123,7 +128,7 @@ class ReasoningStage:
     def _num_open(self, text: str) -> int:
         """How many of the last characters could be the beginning of what ends the reasoning."""
         for place in range(max(len(text) - self._longest + 1, 0), len(text)):
-            if text[place] in self._first_characters and any(end.startswith(text[place:]) for end in self._ends):
+            if text[place] in self.ending_characters and any(end.startswith(text[place:]) for end in self._ends):
                 return len(text) - place
         return 0
 

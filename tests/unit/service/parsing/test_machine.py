@@ -165,6 +165,23 @@ def test_what_stop_strings_hold_is_held_while_a_call_begins() -> None:
     assert joined(taken_apart.feed(":")) == ["aS", "c0:f"]
 
 
+def test_the_stage_of_calls_sees_text_that_may_matter_to_it() -> None:
+    class Watched(BracketedCalls):
+        def feed(self, text: str) -> list[Segment]:
+            seen.append(text)
+            return super().feed(text)
+
+    for characters, expected in (
+        ("[", ["a", "[f:x", "b", "]", "c", "e["]),
+        ("", ["a", "b", "[f:x", "b", "]", "c", "d", "e["]),
+    ):
+        seen: list[str] = []
+        taken_apart = TextMachine(calls=Watched(), call_characters=frozenset(characters))
+        for piece in ("a", "b", "[f:x", "b", "]", "c", "d", "e["):
+            taken_apart.feed(piece)
+        assert seen == expected
+
+
 def test_reasoning_that_was_opened_may_be_over_before_the_answer_begins() -> None:
     assert machine(opened="<think>\n\n</think>\n\n").reasoning_end <= 0
     assert machine(opened="</think>").reasoning_end <= 0
