@@ -3,6 +3,7 @@
 TailraceError
 ├── RequestError            the request is at fault (HTTP 4xx)
 │   ├── InvalidRequest      400: malformed, out of range, unsupported (param names the field)
+│   ├── GuideError          400: a grammar that cannot be compiled, or has become too complex to follow
 │   ├── ContextTooLong      400: prompt + max_tokens can never fit
 │   ├── ModelNotFound       404
 │   └── Overloaded          429: not now; retry_after_s says when to come back, reason (and code) why
@@ -23,6 +24,7 @@ __all__ = [
     "CheckpointError",
     "ContextTooLong",
     "EngineError",
+    "GuideError",
     "InvalidRequest",
     "ModelError",
     "ModelNotFound",
@@ -68,6 +70,10 @@ class RequestError(TailraceError):
 
 class InvalidRequest(RequestError):
     code = "invalid_value"
+
+
+class GuideError(RequestError):
+    code = "invalid_grammar"
 
 
 class ContextTooLong(RequestError):

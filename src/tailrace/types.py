@@ -90,7 +90,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What an answer must look like: a grammar in the words of llguidance (Lark, or its JSON)."""
+    """What an answer must look like: a grammar, in Lark as llguidance reads it."""
 
     grammar: str
 

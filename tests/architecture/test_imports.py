@@ -12,10 +12,11 @@ from tests.architecture.tree import Module
 STANDARD_LIBRARY_ONLY = ("types", "classes", "errors", "records", "scheduler", "kvcache", "config")
 
 OWNERS = {
-    "numpy": ("ops", "runtime", "weights", "levels", "quantizing"),
+    "numpy": ("ops", "runtime", "weights", "levels", "quantizing", "guides"),
     "gguf": ("weights", "quantizing"),
     "tokenizers": ("service",),
     "jinja2": ("service",),
+    "llguidance": ("guides",),
     "starlette": ("frontends",),
     "prometheus_client": ("telemetry.prometheus",),
     "opentelemetry": ("telemetry.otel",),
@@ -108,7 +109,20 @@ def test_loading_a_part_that_computes_nothing_loads_no_arrays(loaded: str) -> No
 
 
 HEAVY = (
-    *("gguf", "grpc", "h2", "huggingface_hub", "jinja2", "pip", "pydantic", "redis", "rich", "starlette", "torch"),
+    *(
+        "gguf",
+        "grpc",
+        "h2",
+        "huggingface_hub",
+        "jinja2",
+        "llguidance",
+        "pip",
+        "pydantic",
+        "redis",
+        "rich",
+        "starlette",
+        "torch",
+    ),
     *("uvicorn", "uvloop", "zmq"),
     *("tailrace.bench.exchange", "tailrace.bench.server", "tailrace.bench.stream", "tailrace.ops.reference"),
     *("tailrace.quantizing", "tailrace.weights.hf_checkpoint"),
