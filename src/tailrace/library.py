@@ -10,33 +10,29 @@ from contextlib import aclosing, closing
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
-from uuid import uuid4
 
 from tailrace.app import LoadedModel, build_service, load_model, read_texts, start_engine
-from tailrace.client.options import Completion, Options, PromptLike, is_prompt
+from tailrace.client.generation import generation_of
+from tailrace.client.options import Call, Completion, Options, PromptLike, is_prompt
+from tailrace.client.said import Said, completion_of
 from tailrace.client.together import together
 from tailrace.config import EngineConfig
 from tailrace.engine.local import LocalEngine
-from tailrace.errors import EngineError, InvalidRequest
+from tailrace.errors import EngineError
 from tailrace.levels.config import LevelsConfig
 from tailrace.records import ResidencyCounts
 from tailrace.service.api import (
-    ChatPrompt,
     ChoiceDelta,
     Generation,
     GenerationStream,
-    InfillPrompt,
-    Prompt,
-    Standing,
-    TextPrompt,
     Usage,
 )
-from tailrace.types import FinishReason, SamplingParams
+from tailrace.types import FinishReason
 from tailrace.weights.load import open_checkpoint
 from tailrace.weights.packed_cache import PackedCache
 from tailrace.weights.precision import Precision, Quantize
 
-__all__ = ["Completion", "Engine", "Options", "TextStream"]
+__all__ = ["Call", "Completion", "Engine", "Options", "TextStream"]
 
 _Result = TypeVar("_Result")
 
@@ -46,18 +42,30 @@ _SETTLE_S = 10.0  # for answers under way to end when the engine is closed
 class TextStream:
     """Iterates over pieces of text as they are computed. `usage` and `finish_reason` are final once it has ended.
 
-    Leaving the iteration stops the work; so does `close`, or `aclose` in a coroutine.
+    `reasoning` and `calls` are what the answer has besides its text, as far as it has been read; to see them while they
+    come, read `deltas` or `adeltas`. Leaving the iteration stops the work; so does `close`, or `aclose` in a coroutine.
     """
 
     def __init__(self, engine: "Engine", stream: GenerationStream) -> None:
         self._engine = engine
         self._stream = stream
         self._deltas = aiter(stream)
+        self._said = Said()
         self.finish_reason: FinishReason | None = None
 
     @property
     def usage(self) -> Usage:
         return self._stream.usage
+
+    @property
+    def reasoning(self) -> str:
+        """So far."""
+        return self._said.reasoning
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """So far, the last perhaps not whole."""
+        return self._said.calls
 
     def __iter__(self) -> Iterator[str]:
         with closing(self.deltas()) as deltas:
@@ -103,6 +111,8 @@ class TextStream:
             if delta.error is not None:
                 raise EngineError(delta.error)
             self.finish_reason = delta.finish_reason or self.finish_reason
+            if delta.reasoning or delta.calls:
+                self._said.add(delta.reasoning, delta.calls)
         return delta
 
 
@@ -160,7 +170,7 @@ class Engine:
         Nothing is promised about when: a batch of any size waits for as long as it takes.
         """
         batch = [prompts] if is_prompt(prompts) else prompts
-        return self._run(self._generate([_unhurried(_generation(prompt, options)) for prompt in batch]))
+        return self._run(self._generate([_unhurried(generation_of(prompt, options)) for prompt in batch]))
 
     def stream(self, prompt: PromptLike, **options: Unpack[Options]) -> TextStream:
         """Start one answer. `prompt` is text, or a list of chat messages.
@@ -168,11 +178,11 @@ class Engine:
         Options: e.g. `max_tokens=64, temperature=0.0, seed=1, stop=["."]`; all are listed in `Options`.
         Raises InvalidRequest, ContextTooLong, Overloaded; EngineError when the engine is closed.
         """
-        return TextStream(self, self._run(self._service.start(_generation(prompt, options))))
+        return TextStream(self, self._run(self._service.start(generation_of(prompt, options))))
 
     async def astream(self, prompt: PromptLike, **options: Unpack[Options]) -> TextStream:
         """As `stream`, for `async for`."""
-        return TextStream(self, await self._arun(self._service.start(_generation(prompt, options))))
+        return TextStream(self, await self._arun(self._service.start(generation_of(prompt, options))))
 
     def close(self) -> None:
         """Stop the engine and free its memory. Answers under way end with an EngineError."""
@@ -202,7 +212,7 @@ class Engine:
         async with self._room:
             stream = await self._service.start(generation)
             try:
-                return _completion([delta async for delta in stream], stream.usage)
+                return completion_of([delta async for delta in stream], stream.usage)
             finally:
                 await stream.aclose()
 
@@ -231,43 +241,6 @@ async def _settle() -> None:
         await asyncio.wait(others, timeout=_SETTLE_S)
 
 
-def _completion(deltas: Sequence[ChoiceDelta], usage: Usage) -> Completion:
-    last = deltas[-1]
-    if last.error is not None or last.finish_reason is None:
-        raise EngineError(last.error or "the engine ended the answer without a reason")
-    return Completion(
-        text="".join(delta.text for delta in deltas),
-        token_ids=tuple(token_id for delta in deltas for token_id in delta.token_ids),
-        finish_reason=last.finish_reason,
-        usage=usage,
-    )
-
-
-def _generation(prompt: PromptLike, options: Options) -> Generation:
-    settings: dict[str, Any] = {"max_tokens": 0, **options}
-    stop, seed = settings.pop("stop", ()), settings.pop("seed", None)
-    suffix = settings.pop("suffix", "")
-    standing = Standing(settings.pop("service_class", ""), settings.pop("tenant", ""))
-    settings["logit_bias"] = tuple(dict(settings.get("logit_bias", {})).items())
-    settings["stop_token_ids"] = tuple(settings.get("stop_token_ids", ()))
-    return Generation(
-        request_id=uuid4().hex,
-        prompt=_prompt(prompt, suffix),
-        sampling=SamplingParams(**settings),
-        seed=seed,
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        standing=standing,
-    )
-
-
 def _unhurried(generation: Generation) -> Generation:
     """As it is, but never too late for anything."""
     return replace(generation, standing=replace(generation.standing, ttft_s=math.inf, queue_ttl_s=math.inf))
-
-
-def _prompt(prompt: PromptLike, suffix: object) -> Prompt:
-    if suffix:
-        if not (isinstance(prompt, str) and isinstance(suffix, str)):
-            raise InvalidRequest("suffix is text, and goes with a prompt of text", param="suffix")
-        return InfillPrompt(prompt, suffix)
-    return TextPrompt(prompt) if isinstance(prompt, str) else ChatPrompt(prompt)

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from tailrace.client.options import Completion
+from tailrace.client.said import completion_of
 from tailrace.client.stream import TextStream
 from tailrace.client.together import together
-from tailrace.errors import EngineError, Overloaded, heeded_s
+from tailrace.errors import Overloaded, heeded_s
 from tailrace.frontends.shm.layout import NUM_LANES
 
 __all__ = ["answer_all", "in_a_loop"]
@@ -43,21 +44,10 @@ async def _answer(start: _Start, room: asyncio.Semaphore) -> Completion:
     async with room:
         while True:
             try:
-                return await _completion(await start())
+                stream = await start()
+                return completion_of([delta async for delta in stream.adeltas()], stream.usage)
             except Overloaded as error:
                 await asyncio.sleep(heeded_s(error.retry_after_s))
-
-
-async def _completion(stream: TextStream) -> Completion:
-    deltas = [delta async for delta in stream.adeltas()]
-    if stream.finish_reason is None:
-        raise EngineError("the server ended the answer without a reason")
-    return Completion(
-        text="".join(delta.text for delta in deltas),
-        token_ids=tuple(token_id for delta in deltas for token_id in delta.token_ids),
-        finish_reason=stream.finish_reason,
-        usage=stream.usage,
-    )
 
 
 async def _settle() -> None:

@@ -5,6 +5,8 @@ from contextlib import aclosing, closing
 
 from tailrace.client.answer import AnswerReader, Begun, News
 from tailrace.client.link import Link
+from tailrace.client.options import Call
+from tailrace.client.said import Said
 from tailrace.errors import EngineError
 from tailrace.frontends.shm.layout import Lane
 from tailrace.frontends.shm.wire import AnswerDelta, AnswerUsage
@@ -17,8 +19,9 @@ __all__ = ["TextStream"]
 class TextStream:
     """Iterates over pieces of text as they are computed. `usage` and `finish_reason` are final once it has ended.
 
-    Leaving the iteration stops the work; so does `close`, or `aclose` in a coroutine. With several choices, or for log
-    probabilities, read `deltas` or `adeltas` instead.
+    `reasoning` and `calls` are what the answer has besides its text, as far as it has been read. Leaving the iteration
+    stops the work; so does `close`, or `aclose` in a coroutine. With several choices, for log probabilities, or to see
+    reasoning and calls while they come, read `deltas` or `adeltas` instead.
     """
 
     def __init__(self, link: Link, lane: Lane) -> None:
@@ -29,12 +32,23 @@ class TextStream:
         self._num_prompt_tokens = 0
         self._num_tokens = 0
         self._usage: Usage | None = None
+        self._said = Said()
         self._is_open = True
 
     @property
     def usage(self) -> Usage:
         """Tokens so far; how many of the prompt's came from the cache is known at the end."""
         return self._usage or Usage(self._num_prompt_tokens, self._num_tokens, 0)
+
+    @property
+    def reasoning(self) -> str:
+        """So far; with several choices, that of the first."""
+        return self._said.reasoning
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """So far, the last perhaps not whole; with several choices, those of the first."""
+        return self._said.calls
 
     def __iter__(self) -> Iterator[str]:
         with closing(self._deltas()) as deltas:
@@ -135,6 +149,8 @@ class TextStream:
                 raise EngineError(news.error)
             self._num_tokens += len(news.token_ids)
             self.finish_reason = news.finish_reason or self.finish_reason
+            if (news.reasoning or news.calls) and news.index == 0:
+                self._said.add(news.reasoning, news.calls)
             return news
         if isinstance(news, Begun):
             self._num_prompt_tokens = news

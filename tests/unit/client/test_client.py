@@ -6,18 +6,28 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tailrace
 from tailrace.client.client import Client, ClientOptions
-from tailrace.client.options import Completion, PromptLike
+from tailrace.client.options import Call, Completion, PromptLike
 from tailrace.errors import EngineError, InvalidRequest, Overloaded, SetupError, UnavailableError
 from tailrace.frontends.shm.layout import NUM_LANES
-from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, TextPrompt, Usage
+from tailrace.service.api import (
+    ChatPrompt,
+    Generation,
+    InfillPrompt,
+    OutputFormat,
+    OutputKind,
+    TextPrompt,
+    ToolMode,
+    Usage,
+)
 from tailrace.types import FinishReason, SamplingParams
 from tests.support.killed import forked
-from tests.support.scripted_service import ScriptedService, Step, finish, token
+from tests.support.scripted_service import ScriptedService, Step, call, finish, thought, token
 from tests.support.shm_server import TIMEOUT_S, ShmServer, serving
 
 
@@ -118,6 +128,59 @@ def test_a_prompt_is_text_or_messages_or_what_lacks_its_middle(service: Scripted
     client.stream("a", suffix="c").close()
     prompts = [generation.prompt for generation in service.generations]
     assert prompts == [TextPrompt("Hi"), ChatPrompt(messages), InfillPrompt("a", "c")]
+
+
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
+MIXED: list[Step] = [
+    *(thought("Hm"), thought("m."), token("I look."), call(0, name="look"), call(0, "{}"), call(1, "{", name="look")),
+    *(call(1, "}"), finish(reason=FinishReason.TOOL_CALLS)),
+]
+CALLS = (Call("look", "{}", "call_0_0"), Call("look", "{}", "call_0_1"))
+
+
+def test_tools_thinking_and_formats_reach_the_server(service: ScriptedService, client: Client) -> None:
+    options = ClientOptions(tools=[LOOK], tool_choice="required", thinking=True, reasoning_effort="high")
+    options["response_format"] = {"type": "json_object"}
+    client.stream(QUESTION, **options).close()
+    prompt = service.generation.prompt
+    assert isinstance(prompt, ChatPrompt)
+    assert [tool.name for tool in prompt.tools] == ["look"]
+    assert (prompt.tool_choice.mode, prompt.thinking, prompt.effort) == (ToolMode.REQUIRED, True, "high")
+    assert service.generation.output_format == OutputFormat(OutputKind.JSON_OBJECT)
+
+
+def test_reasoning_and_calls_come_beside_the_text(service: ScriptedService, client: Client) -> None:
+    service.script = MIXED
+    stream = client.stream(QUESTION, tools=[LOOK])
+    assert list(stream) == ["I look."]
+    assert (stream.reasoning, stream.calls, stream.finish_reason) == ("Hmm.", CALLS, FinishReason.TOOL_CALLS)
+    assert stream.usage.reasoning_tokens == 2
+    assert list(client.stream(QUESTION, tools=[LOOK]).deltas()) == MIXED
+
+
+async def test_reasoning_and_calls_come_on_an_event_loop_too(service: ScriptedService, client: Client) -> None:
+    service.script = MIXED
+    stream = await client.astream(QUESTION, tools=[LOOK])
+    assert [text async for text in stream] == ["I look."]
+    assert (stream.reasoning, stream.calls) == ("Hmm.", CALLS)
+
+
+def test_a_completion_has_them_too_and_goes_on_as_a_message(service: ScriptedService, client: Client) -> None:
+    service.script = MIXED
+    (completion,) = client.generate(QUESTION, tools=[LOOK])
+    assert (completion.text, completion.reasoning, completion.calls) == ("I look.", "Hmm.", CALLS)
+    results = [{"role": "tool", "content": "sunny", "tool_call_id": each.call_id} for each in completion.calls]
+    client.generate([*QUESTION, completion.message, *results], tools=[LOOK])
+    prompt = service.generations[-1].prompt
+    assert isinstance(prompt, ChatPrompt)
+    assert prompt.messages[1] == {
+        "role": "assistant",
+        "content": "I look.",
+        "reasoning_content": "Hmm.",
+        "tool_calls": completion.message["tool_calls"],
+    }
+    assert [message["role"] for message in prompt.messages] == ["user", "assistant", "tool", "tool"]
 
 
 def test_an_unknown_option_is_an_error_of_the_program(client: Client) -> None:

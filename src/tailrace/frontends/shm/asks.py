@@ -5,11 +5,13 @@ from msgspec import msgpack
 
 from tailrace.classes import ServiceClasses
 from tailrace.errors import InvalidRequest
+from tailrace.frontends.chat_options import chat_prompt_of, format_wished, refuse_chat_options
 from tailrace.frontends.complaint import invalid_value
 from tailrace.frontends.nucleus import nucleus
+from tailrace.frontends.output_format import check_obeyable
 from tailrace.frontends.shm.wire import Ask
 from tailrace.frontends.standing import ANYBODY, Claim, settle
-from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, Prompt, Standing, TextPrompt
+from tailrace.service.api import ANY_CALLS, ChatPrompt, Generation, InfillPrompt, Prompt, Standing, TextPrompt
 from tailrace.types import SamplingParams
 
 __all__ = ["decode_ask", "field_name"]
@@ -25,14 +27,18 @@ def decode_ask(content: memoryview, request_id: str, classes: ServiceClasses) ->
         raise invalid_value(str(error)) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"the request is not valid msgpack: {error}", code="invalid_msgpack") from None
+    prompt, output_format = _prompt(ask), format_wished(ask)
+    choice = prompt.tool_choice if isinstance(prompt, ChatPrompt) else ANY_CALLS
+    check_obeyable(output_format, choice, min_tokens=ask.min_tokens, ignore_eos=ask.ignore_eos)
     return Generation(
         request_id=request_id,
-        prompt=_prompt(ask),
+        prompt=prompt,
         sampling=_sampling(ask),
         n=ask.n,
         stop=tuple(ask.stop),
         seed=ask.seed,
         standing=_standing(ask, classes),
+        output_format=output_format,
     )
 
 
@@ -47,7 +53,8 @@ def _prompt(ask: Ask) -> Prompt:
     if ask.messages is not None:
         if ask.suffix:
             raise InvalidRequest("suffix is text, and goes with a prompt of text", param="suffix")
-        return ChatPrompt(ask.messages)
+        return chat_prompt_of(ask)
+    refuse_chat_options(ask)
     text = ask.prompt or ""
     return InfillPrompt(text, ask.suffix) if ask.suffix else TextPrompt(text)
 

@@ -16,7 +16,7 @@ added. A request is a map, since most of its fields are left out.
 from enum import IntEnum
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, msgpack
+from msgspec import Meta, Struct, field, msgpack
 
 from tailrace.errors import (
     ContextTooLong,
@@ -29,8 +29,9 @@ from tailrace.errors import (
     TailraceError,
     UnavailableError,
 )
-from tailrace.frontends.values import Scalar, TokenId
-from tailrace.service.api import ChoiceDelta, TextLogprob, Usage
+from tailrace.frontends.chat_options import ChatOptions
+from tailrace.frontends.values import TokenId
+from tailrace.service.api import CallDelta, ChoiceDelta, TextLogprob, Usage
 from tailrace.types import FinishReason, Level, MissReason
 
 __all__ = [
@@ -68,15 +69,12 @@ class Down(IntEnum):
     FAILED = 5
 
 
-Message = dict[str, Scalar | list[str | dict[str, Scalar]]]
-"""Role and content; content is text, or parts. It nests so far and no further, whatever a template does with it."""
-
 _MAX_MESSAGE_CHARS = 2000  # of an error, which must fit into a lane in one piece
 
 Seconds = Annotated[float, Meta(gt=0)]
 
 
-class Ask(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Ask(ChatOptions, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A request: a prompt of text (with a suffix, what belongs between), or messages; and how to answer.
 
     The names are those of the HTTP front end; how far a number may go, the service says for all of them.
@@ -84,7 +82,6 @@ class Ask(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
 
     prompt: str | None = None
     suffix: str = ""
-    messages: Annotated[list[Message], Meta(min_length=1)] | None = None
     n: int = 1
     max_tokens: int = 0  # as many as the context leaves
     min_tokens: int = 0
@@ -96,9 +93,9 @@ class Ask(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    logit_bias: Annotated[dict[TokenId, float], Meta(max_length=1024)] = {}
-    stop: Annotated[list[str], Meta(max_length=64)] = []
-    stop_token_ids: Annotated[list[TokenId], Meta(max_length=256)] = []
+    logit_bias: Annotated[dict[TokenId, float], Meta(max_length=1024)] = field(default_factory=dict)
+    stop: Annotated[list[str], Meta(max_length=64)] = field(default_factory=list)
+    stop_token_ids: Annotated[list[TokenId], Meta(max_length=256)] = field(default_factory=list)
     ignore_eos: bool = False
     logprobs: int | None = None  # of the chosen token, and so many of the best besides
     service_class: str = ""
@@ -114,10 +111,23 @@ class AnswerLogprob(Struct, array_like=True, frozen=True):
     logprob: float
     top: list["AnswerLogprob"] = []
     offset: int = 0
+    is_reasoning: bool = False
 
     def to_text_logprob(self) -> TextLogprob:
         top = tuple([each.to_text_logprob() for each in self.top])
-        return TextLogprob(self.token_id, self.token, self.raw, self.logprob, top, self.offset)
+        return TextLogprob(self.token_id, self.token, self.raw, self.logprob, top, self.offset, self.is_reasoning)
+
+
+class AnswerCall(Struct, array_like=True, frozen=True):
+    """A `CallDelta`."""
+
+    index: int
+    arguments: str
+    call_id: str = ""
+    name: str = ""
+
+    def to_call_delta(self) -> CallDelta:
+        return CallDelta(self.index, self.arguments, self.call_id, self.name)
 
 
 class AnswerDelta(Struct, array_like=True, frozen=True):
@@ -130,11 +140,21 @@ class AnswerDelta(Struct, array_like=True, frozen=True):
     stop_reason: str | int | None = None
     error: str | None = None
     logprobs: list[AnswerLogprob] = []
+    reasoning: str = ""
+    calls: list[AnswerCall] = []
 
     def to_choice_delta(self) -> ChoiceDelta:
         logprobs = tuple([each.to_text_logprob() for each in self.logprobs])
         return ChoiceDelta(
-            self.index, self.text, self.token_ids, logprobs, self.finish_reason, self.stop_reason, self.error
+            self.index,
+            self.text,
+            self.token_ids,
+            logprobs,
+            self.finish_reason,
+            self.stop_reason,
+            self.error,
+            self.reasoning,
+            tuple([each.to_call_delta() for each in self.calls]),
         )
 
 
@@ -146,10 +166,17 @@ class AnswerUsage(Struct, array_like=True, frozen=True):
     cached_tokens: int = 0
     found: list[tuple[Level, int]] = []
     miss_reason: MissReason | None = None
+    reasoning_tokens: int = 0
 
     def to_usage(self) -> Usage:
-        found = tuple(self.found)
-        return Usage(self.prompt_tokens, self.completion_tokens, self.cached_tokens, found, self.miss_reason)
+        return Usage(
+            self.prompt_tokens,
+            self.completion_tokens,
+            self.cached_tokens,
+            tuple(self.found),
+            self.miss_reason,
+            self.reasoning_tokens,
+        )
 
 
 FailureKind = Literal["invalid", "context", "model", "overloaded", "request", "unavailable", "engine"]
@@ -190,7 +217,7 @@ packed = msgpack.Encoder().encode
 
 def encode_delta(delta: ChoiceDelta) -> bytes:
     """As an `AnswerDelta`."""
-    if delta.finish_reason is None and not delta.logprobs:
+    if delta.finish_reason is None and not (delta.logprobs or delta.reasoning or delta.calls):
         return packed((delta.index, delta.text, delta.token_ids))
     logprobs = [_logprob(each) for each in delta.logprobs]
     return packed(
@@ -202,13 +229,24 @@ def encode_delta(delta: ChoiceDelta) -> bytes:
             delta.stop_reason,
             delta.error,
             logprobs,
+            delta.reasoning,
+            [(call.index, call.arguments, call.call_id, call.name) for call in delta.calls],
         )
     )
 
 
 def encode_usage(usage: Usage) -> bytes:
     """As an `AnswerUsage`."""
-    return packed((usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.found, usage.miss_reason))
+    return packed(
+        (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cached_tokens,
+            usage.found,
+            usage.miss_reason,
+            usage.reasoning_tokens,
+        )
+    )
 
 
 def encode_failure(error: TailraceError) -> bytes:
@@ -233,4 +271,4 @@ def _kind_of(error: RequestError) -> FailureKind:
 
 def _logprob(given: TextLogprob) -> tuple[Any, ...]:
     top = [_logprob(each) for each in given.top]
-    return given.token_id, given.token, given.raw, given.logprob, top, given.offset
+    return given.token_id, given.token, given.raw, given.logprob, top, given.offset, given.is_reasoning

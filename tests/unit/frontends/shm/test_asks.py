@@ -11,7 +11,19 @@ from msgspec import msgpack
 from tailrace.classes import STANDARD
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.shm.asks import decode_ask, field_name
-from tailrace.service.api import ChatPrompt, Generation, InfillPrompt, Prompt, Standing, TextPrompt
+from tailrace.service.api import (
+    ChatPrompt,
+    Generation,
+    InfillPrompt,
+    OutputFormat,
+    OutputKind,
+    Prompt,
+    Standing,
+    TextPrompt,
+    Tool,
+    ToolChoice,
+    ToolMode,
+)
 from tailrace.types import SamplingParams
 
 JSON = st.recursive(
@@ -20,8 +32,15 @@ JSON = st.recursive(
     max_leaves=8,
 )
 FIELDS = st.sampled_from(
-    ["prompt", "messages", "suffix", "n", "stop", "seed", "temperature", "logit_bias", "stop_token_ids", "tenant", "x"]
+    [
+        *("prompt", "messages", "suffix", "n", "stop", "seed", "temperature", "logit_bias", "stop_token_ids", "tenant"),
+        *("tools", "tool_choice", "thinking", "reasoning_effort", "response_format", "structured_outputs", "x"),
+    ]
 )
+
+
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 
 def decode(**fields: Any) -> Generation:
@@ -77,12 +96,29 @@ def test_every_field_reaches_the_generation() -> None:
         ({"prompt": "def f(", "suffix": "return 1"}, InfillPrompt("def f(", "return 1")),
         (
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]},
-            ChatPrompt([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]),
+            ChatPrompt([{"role": "user", "content": "Hi"}]),
         ),
     ],
 )
 def test_a_prompt_is_text_or_messages(fields: dict[str, Any], prompt: Prompt) -> None:
     assert decode(**fields).prompt == prompt
+
+
+def test_tools_thinking_and_formats_reach_the_generation() -> None:
+    wishes = {"tools": [LOOK], "tool_choice": "required", "parallel_tool_calls": False, "reasoning_effort": "high"}
+    assert decode(**CHAT, **wishes).prompt == ChatPrompt(
+        [{"role": "user", "content": "Hi"}],
+        tools=(Tool("look", parameters={"type": "object"}),),
+        tool_choice=ToolChoice(ToolMode.REQUIRED, is_parallel=False),
+        effort="high",
+    )
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+    wanted = decode(prompt="a", response_format=schema).output_format
+    assert wanted == OutputFormat(
+        OutputKind.JSON_SCHEMA, '{"type":"object"}', param="response_format.json_schema.schema"
+    )
+    constrained = decode(**CHAT, structured_outputs={"choice": ["a", "b"]}).output_format
+    assert constrained == OutputFormat(OutputKind.CHOICE, choices=("a", "b"), param="structured_outputs.choice")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +128,20 @@ def test_a_prompt_is_text_or_messages(fields: dict[str, Any], prompt: Prompt) ->
         ({"prompt": "a", "messages": [{"role": "user", "content": "a"}]}, "prompt"),
         ({"prompt": 5}, "prompt"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user", "content": {"deep": 1}}]}, "messages[0][...]"),
+        ({"messages": [{"role": "user", "content": {"deep": 1}}]}, "messages[0].content"),
+        ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": "a", "colour": "red"}]}, "messages[0].colour"),
+        ({"messages": [{"role": "tool", "content": "a", "tool_call_id": "c"}]}, "messages[0].tool_call_id"),
+        ({"prompt": "a", "tools": [LOOK]}, "tools"),
+        ({"prompt": "a", "thinking": False}, "thinking"),
+        (CHAT | {"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        (CHAT | {"tools": [LOOK], "tool_choice": "sometimes"}, "tool_choice"),
+        (CHAT | {"tool_choice": "required"}, "tool_choice"),
+        (CHAT | {"reasoning_effort": "huge"}, "reasoning_effort"),
+        (CHAT | {"thinking": "yes"}, "thinking"),
+        (CHAT | {"response_format": {"type": "yaml"}}, "response_format.type"),
+        (CHAT | {"response_format": {"type": "json_object"}, "ignore_eos": True}, "ignore_eos"),
+        ({"prompt": "a", "structured_outputs": {"regex": "a", "json_object": True}}, "structured_outputs"),
         ({"messages": [{"role": "user", "content": "a"}], "suffix": "b"}, "suffix"),
         ({"prompt": "a", "temperature": "hot"}, "temperature"),
         ({"prompt": "a", "n": True}, "n"),

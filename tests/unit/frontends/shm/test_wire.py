@@ -17,15 +17,18 @@ from tailrace.errors import (
     UnavailableError,
 )
 from tailrace.frontends.shm.wire import DELTAS, FAILURES, USAGES, encode_delta, encode_failure, encode_usage
-from tailrace.service.api import ChoiceDelta, TextLogprob, Usage
+from tailrace.service.api import CallDelta, ChoiceDelta, TextLogprob, Usage
 from tailrace.types import FinishReason, Level, MissReason
 
 IDS = st.integers(0, 2**31 - 1)
 LOGPROBS = st.floats(max_value=0, allow_nan=False)
 TOPS = st.builds(TextLogprob, IDS, st.text(), st.binary(), LOGPROBS, st.just(()), st.integers(0, 999))
 TEXT_LOGPROBS = st.builds(
-    TextLogprob, IDS, st.text(), st.binary(), LOGPROBS, st.lists(TOPS, max_size=3).map(tuple), st.integers(0, 999)
+    TextLogprob,
+    *(IDS, st.text(), st.binary(), LOGPROBS),
+    *(st.lists(TOPS, max_size=3).map(tuple), st.integers(0, 999), st.booleans()),
 )
+CALLS = st.lists(st.builds(CallDelta, st.integers(0, 9), st.text(), st.text(), st.text()), max_size=2).map(tuple)
 DELTA = st.builds(
     ChoiceDelta,
     st.integers(0, 127),
@@ -33,6 +36,8 @@ DELTA = st.builds(
     st.lists(IDS, max_size=4).map(tuple),
     st.lists(TEXT_LOGPROBS, max_size=2).map(tuple),
     st.none() | st.sampled_from(FinishReason),
+    reasoning=st.text(max_size=3),
+    calls=CALLS,
 )
 LAST_DELTA = st.builds(
     ChoiceDelta,
@@ -51,7 +56,7 @@ def test_a_delta_arrives_as_it_was(delta: ChoiceDelta) -> None:
     assert DELTAS.decode(encode_delta(delta)).to_choice_delta() == delta
 
 
-@given(st.builds(Usage, COUNT, COUNT, COUNT, FOUND, st.none() | st.sampled_from(MissReason)))
+@given(st.builds(Usage, COUNT, COUNT, COUNT, FOUND, st.none() | st.sampled_from(MissReason), COUNT))
 def test_usage_arrives_as_it_was(usage: Usage) -> None:
     assert USAGES.decode(encode_usage(usage)).to_usage() == usage
 
