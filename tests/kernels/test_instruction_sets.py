@@ -7,7 +7,7 @@ import pytest
 
 from tailrace.errors import SetupError
 from tailrace.ops.cpu.backend import CpuBackend, supported_isas
-from tests.support.native import run
+from tests.support.native import built_programs, package_build, run, undisturbed
 
 pytestmark = pytest.mark.timeout(1200)  # the first test compiles every kernel for every instruction set
 
@@ -22,7 +22,6 @@ FLAGS = {
     "dotprod": {"asimd", "asimddp"},
 }
 HERE = Path(__file__).parent
-BUILD = HERE.parents[1] / "build" / "kernels"
 
 
 def stand_ins() -> set[str]:
@@ -32,9 +31,13 @@ def stand_ins() -> set[str]:
 
 @pytest.fixture(scope="module")
 def build() -> Path:
-    run("cmake", "-S", HERE, "-B", BUILD, "-G", "Ninja")
-    run("cmake", "--build", BUILD)
-    return BUILD
+    """Where the package's own kernels were compiled; those of an installed package are compiled again."""
+    build = package_build()
+    if build is None:
+        return built_programs(HERE)
+    with undisturbed(build):
+        run("cmake", "--build", build, "--target", "compare")
+    return build
 
 
 def test_every_instruction_set_computes_what_the_portable_kernels_do(build: Path) -> None:

@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-from tests.support.native import run
+from tests.support.native import built_programs, run
 
 HERE = Path(__file__).parent
-BUILD = HERE.parents[1] / "build" / "program"
 
 
 def test_whoever_waits_for_experts_has_them() -> None:
-    run("cmake", "-S", HERE, "-B", BUILD, "-G", "Ninja")
-    run("cmake", "--build", BUILD, "--target", "residency")
-
-    assert run(BUILD / "residency")[-1] == "who waits has what it chose"
+    assert run(built_programs(HERE) / "residency")[-1] == "who waits has what it chose"

@@ -4,16 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.native import run
+from tests.support.native import built_programs, run
 
 HERE = Path(__file__).parent
-BUILD = HERE.parents[1] / "build" / "program"
 
 
 # One under the thread sanitizer, one under those of addresses and undefined behaviour.
 @pytest.mark.parametrize("program", ["ring", "ring_bounds"])
 def test_what_was_published_arrives_whole_and_nothing_else_without_a_fault(program: str) -> None:
-    run("cmake", "-S", HERE, "-B", BUILD, "-G", "Ninja")
-    run("cmake", "--build", BUILD, "--target", program)
-
-    assert run(BUILD / program)[-1] == "all of 20000 messages and 60000 tokens"
+    assert run(built_programs(HERE) / program)[-1] == "all of 20000 messages and 60000 tokens"

@@ -23,13 +23,19 @@ pwd -P >.venv/.$1-installed
 class Checkout:
     folder: Path
 
-    def make(self, *arguments: str) -> list[str]:
-        """The lines that `make` says."""
+    def make(self, *arguments: str, status: int = 0) -> list[str]:
+        """The lines that `make` says before it ends with the status."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
         done = subprocess.run(
-            ["make", *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=True
+            ["make", *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
+        assert done.returncode == status, done.stderr
         return done.stdout.splitlines()
+
+    def fail(self, what: str) -> None:
+        """From now on this Python fails at commands that have these words in them."""
+        python = self.folder / ".venv" / "bin" / "python"
+        python.write_text(f'#!/bin/sh\necho "python $*"\ncase "$*" in *{what}*) exit 1 ;; esac\n')
 
     def change(self, file: str) -> None:
         """Make a file newer than all that was built."""
@@ -92,6 +98,26 @@ def test_the_tests_fetch_the_model_before_they_run(checkout: Checkout) -> None:
         "python -m tailrace.weights.default_model",
         "python -m pytest -k queue",
     ]
+
+
+ALL_TESTS = [
+    "python -m tailrace.weights.default_model",
+    "python -m pytest -n 2 --dist loadfile --ignore=tests/engine --ignore=tests/server",
+    "python -m pytest tests/engine tests/server",
+]
+
+
+def test_all_tests_are_run_in_two_parts_that_leave_nothing_out(checkout: Checkout) -> None:
+    checkout.make("serve")
+    assert checkout.make("test")[1:] == ALL_TESTS
+    assert all((ROOT / folder).is_dir() for folder in ALL_TESTS[-1].split()[3:])
+
+
+@pytest.mark.parametrize("part", ["loadfile", "pytest?tests"])
+def test_both_parts_are_run_and_either_may_fail(checkout: Checkout, part: str) -> None:
+    checkout.make("test")
+    checkout.fail(part)
+    assert checkout.make("test", status=2) == ALL_TESTS
 
 
 def test_the_comparison_fetches_the_model_before_it_builds(checkout: Checkout) -> None:
