@@ -53,7 +53,7 @@ EXECUTES_DATA = (
 
 
 def _importers(modules: list[Module], library: str) -> set[str]:
-    return {module.name for module in modules if any(f"{name}.".startswith(f"{library}.") for name in module.imports())}
+    return {module.name for module in modules if any(f"{name}.".startswith(f"{library}.") for name in module.imports)}
 
 
 @pytest.mark.parametrize("package", STANDARD_LIBRARY_ONLY)
@@ -63,9 +63,7 @@ def test_the_vocabulary_and_the_pure_column_need_the_standard_library_alone(
     allowed = sys.stdlib_module_names | {"tailrace"}
     inside = [module for module in modules if module.is_inside(package)]
     assert inside
-    foreign = [
-        (module.name, name) for module in inside for name in module.imports() if name.split(".")[0] not in allowed
-    ]
+    foreign = [(module.name, name) for module in inside for name in module.imports if name.split(".")[0] not in allowed]
     assert foreign == []
 
 
@@ -83,7 +81,7 @@ def test_a_library_is_known_to_its_owner_alone(modules: list[Module], library: s
 def test_nobody_reads_objects_out_of_bytes(modules: list[Module], library: str) -> None:
     """Whoever could write a file or into shared memory could run what they like."""
     assert _importers(modules, library) == set()
-    named = {module.name for module in modules if any(library == text for text in module.strings())}
+    named = {module.name for module in modules if library in module.strings}
     assert named == set(), "it may be imported by its name"
     assert not any("allow_pickle" in module.source for module in modules)
 
@@ -97,7 +95,7 @@ def test_an_import_is_seen_however_it_is_written(source: str) -> None:
 
 
 def test_front_ends_see_the_seam_of_the_service_and_nothing_behind_it(modules: list[Module]) -> None:
-    seen = {name for module in modules if module.is_inside("frontends") for name in module.imports()}
+    seen = {name for module in modules if module.is_inside("frontends") for name in module.imports}
     behind = {name for name in seen if name.startswith("tailrace.service.") and name.split(".")[2] != "api"}
     assert behind == set()
 
@@ -148,7 +146,7 @@ UNDER_WAY = ("guides", "service.formats", "service.parsing")  # taken away when 
 
 
 def test_every_module_is_reached_from_the_command_line_or_the_library(modules: list[Module]) -> None:
-    imported = {name.removeprefix("tailrace.") for module in modules for name in module.imports()}
+    imported = {name.removeprefix("tailrace.") for module in modules for name in module.imports}
     entries = {"", "cli", "library"}
     idle = {
         module.name

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -25,20 +26,24 @@ class Module:
     def num_lines(self) -> int:
         return self.source.count("\n")
 
-    def imports(self) -> Iterator[str]:
+    @cached_property
+    def imports(self) -> frozenset[str]:
         """Every dotted name that is imported anywhere in the module, inside functions too."""
+        return frozenset(self._imports())
+
+    @cached_property
+    def strings(self) -> frozenset[str]:
+        """Every text in the module that is a value."""
+        nodes = ast.walk(self.tree)
+        return frozenset(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+    def _imports(self) -> Iterator[str]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
                 yield node.module
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-    def strings(self) -> Iterator[str]:
-        """Every text in the module that is a value."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
 
 
 def _parse(path: Path) -> Module:

@@ -1,9 +1,9 @@
 """What every back end must do: compute what the reference computes, and give a row the same bits in any company."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import get_args
 
 import numpy as np
@@ -88,9 +88,12 @@ def error(logits: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
 def loaded(
     backend: Backend, config: ModelConfig, pack: Pack = from_float32, of: Limits = LIMITS
 ) -> Iterator[Executable]:
-    executable = backend.load(build_program(config), random_weights(config, pack), of)
+    executable = backend.load(build_program(config), weights_of(config, pack), of)
     yield executable
     executable.close()
+
+
+weights_of = cache(random_weights)  # of whoever only loads them
 
 
 def logits_of(
@@ -100,9 +103,17 @@ def logits_of(
         return teacher_forced(executable, LIMITS, random_ids(config, NUM_TOKENS), chunk_tokens=chunk_tokens)
 
 
+@cache
+def reference_logits(config: ModelConfig, pack: Pack = from_float32) -> NDArray[np.float32]:
+    """Once for all that are compared with them: the reference is slow."""
+    logits = logits_of(ReferenceBackend(), config, pack).copy()
+    logits.setflags(write=False)
+    return logits
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_the_reference(backend: Backend, name: str) -> None:
-    expected = logits_of(ReferenceBackend(), MODELS[name])
+    expected = reference_logits(MODELS[name])
 
     assert error(logits_of(backend, MODELS[name]), expected) < TOLERANCE["f32"]
 
@@ -110,7 +121,7 @@ def test_logits_are_those_of_the_reference(backend: Backend, name: str) -> None:
 @pytest.mark.parametrize("model", ["tied, interleaved", "latent"])
 @pytest.mark.parametrize("name", PACKS)
 def test_every_weight_format_is_multiplied(backend: Backend, name: str, model: str) -> None:
-    expected = logits_of(ReferenceBackend(), MODELS[model], PACKS[name])
+    expected = reference_logits(MODELS[model], PACKS[name])
 
     assert error(logits_of(backend, MODELS[model], PACKS[name]), expected) < TOLERANCE[name]
 
@@ -136,17 +147,21 @@ def test_formats_may_differ_within_one_linear(backend: Backend) -> None:
 
 @pytest.mark.parametrize("model", ATTENDING[1:])
 @pytest.mark.parametrize("name", ["f32", "int4", "int8"])
-@settings(max_examples=6)
-@given(chunk_tokens=st.integers(1, 70))
-def test_chunks_do_not_change_a_bit(name: str, model: str, chunk_tokens: int) -> None:
+def test_chunks_do_not_change_a_bit(name: str, model: str) -> None:
     config = MODELS[model]
-    for make in BACKENDS.values():
-        with loaded(make(), config, PACKS[name]) as executable:
-            ids = random_ids(config, NUM_TOKENS)
-            whole = teacher_forced(executable, LIMITS, ids, chunk_tokens=NUM_TOKENS)
-            chunked = teacher_forced(executable, LIMITS, ids, chunk_tokens=chunk_tokens, slot=2)
+    ids = random_ids(config, NUM_TOKENS)
+    with ExitStack() as stack:
+        executables = [stack.enter_context(loaded(make(), config, PACKS[name])) for make in BACKENDS.values()]
+        wholes = [teacher_forced(each, LIMITS, ids, chunk_tokens=NUM_TOKENS).copy() for each in executables]
 
-        assert np.array_equal(chunked, whole)
+        @settings(max_examples=6)
+        @given(chunk_tokens=st.integers(1, 70))
+        def check(chunk_tokens: int) -> None:
+            for executable, whole in zip(executables, wholes, strict=True):
+                chunked = teacher_forced(executable, LIMITS, ids, chunk_tokens=chunk_tokens, slot=2)
+                assert np.array_equal(chunked, whole)
+
+        check()
 
 
 @pytest.mark.parametrize("name", ATTENDING)
@@ -274,7 +289,7 @@ def test_a_step_beyond_the_limits_is_refused(backend: Backend) -> None:
 @pytest.mark.parametrize("kv_format", KV_TOLERANCE)
 @pytest.mark.parametrize("name", CONFIGS | LATENTS)
 def test_narrow_caches_stay_close(name: str, kv_format: KvFormat) -> None:
-    expected = logits_of(ReferenceBackend(), MODELS[name])
+    expected = reference_logits(MODELS[name])
 
     for isa in supported_isas():
         assert error(logits_of(CpuBackend(isa, kv_format), MODELS[name]), expected) < KV_TOLERANCE[kv_format]

@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from tailrace.models.config import ModelConfig
 from tailrace.ops.api import Backend
-from tailrace.ops.reference import ReferenceBackend
-from tests.contract.test_backends import BACKENDS, LIMITS, NUM_TOKENS, PACKS, TOLERANCE, error, loaded, logits_of
+from tests.contract.test_backends import (
+    BACKENDS,
+    LIMITS,
+    NUM_TOKENS,
+    PACKS,
+    TOLERANCE,
+    error,
+    loaded,
+    logits_of,
+    reference_logits,
+)
 from tests.support.mixtures import MIXTURES
 from tests.support.steps import Part, step, teacher_forced
 from tests.support.tiny import DEEPSEEK_CONFIGS, Pack, random_ids
@@ -26,13 +35,13 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 
 def median_error(backend: Backend, config: ModelConfig, pack: Pack) -> float:
-    computed, expected = (logits_of(each, config, pack) for each in (backend, ReferenceBackend()))
+    computed, expected = logits_of(backend, config, pack), reference_logits(config, pack)
     return float(np.median([error(row, wanted) for row, wanted in zip(computed, expected, strict=True)]))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_the_reference(backend: Backend, name: str) -> None:
-    expected = logits_of(ReferenceBackend(), MODELS[name])
+    expected = reference_logits(MODELS[name])
 
     assert error(logits_of(backend, MODELS[name]), expected) < TOLERANCE["f32"]
 

@@ -24,6 +24,7 @@ from tests.contract.test_backends import (
     error,
     loaded,
     logits_of,
+    reference_logits,
 )
 from tests.support.mixtures import MIXTURES
 from tests.support.steps import teacher_forced
@@ -76,7 +77,7 @@ def test_sequences_that_share_blocks_read_together_what_is_not_selected(
 def test_narrow_caches_stay_close_in_most_rows(isa: str, kv_format: KvFormat) -> None:
     """In the others, positions that score almost alike have changed places: in one layer, those are few."""
     config = replace(SPARSE, mixture=None, num_layers=1)
-    computed, expected = (logits_of(each, config) for each in (CpuBackend(isa, kv_format), ReferenceBackend()))
+    computed, expected = logits_of(CpuBackend(isa, kv_format), config), reference_logits(config)
     errors = [error(row, wanted) for row, wanted in zip(computed, expected, strict=True)]
 
     assert np.median(errors) < KV_TOLERANCE[kv_format]
