@@ -319,6 +319,7 @@ class SettledGeneration:
     """A generation as it was submitted. Nothing is left open in it: whoever computes it gets the same answer.
 
     `sampling` has what the prompt's own form adds to the client's `stop_token_ids`; of `seed` each choice has its own.
+    `epoch` counts how often it was taken up again: each time its requests are others, and its answer the same.
     """
 
     request_id: str
@@ -336,6 +337,7 @@ class SettledGeneration:
     standing: Standing
     form: AnswerForm = ALL_TEXT
     guide: Guide | None = None
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,8 +235,9 @@ class TextService:
 def _request(settled: SettledGeneration, index: int, output: Output) -> Request:
     """What the engine is asked for choice `index`, of which it has said `output` before."""
     standing = settled.standing
+    attempt = f"~{settled.epoch}" if settled.epoch else ""
     return Request(
-        request_id=f"{settled.request_id}-{index}",
+        request_id=f"{settled.request_id}{attempt}-{index}",
         prompt_ids=settled.prompt_ids,
         sampling=replace(settled.sampling, seed=choice_seed(settled.seed, index)),
         cache_salt=settled.cache_salt,

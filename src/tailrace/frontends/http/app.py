@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tailrace.errors import Overloaded, UnavailableError
+from tailrace.errors import InvalidRequest, Overloaded, UnavailableError
 from tailrace.frontends.admin_key import AdminKey
 from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.faults import log_fault
@@ -88,6 +88,7 @@ def _for_clients(
         ("POST", "/chat/completions", Generate(service, metrics.http, config, CHAT, streams)),
         ("POST", "/completions", Generate(service, metrics.http, config, COMPLETION, streams)),
         ("POST", "/responses", Generate(service, metrics.http, config, RESPONSE)),
+        ("POST", "/embeddings", _no_embeddings),
         ("GET", "/models", status.models),
         ("GET", "/models/{name:path}", status.model),
         ("POST", "/tokenize", tokens.tokenize),
@@ -98,6 +99,13 @@ def _for_clients(
         yield method, path, _Keyed(config.api_keys, gate, handler)
     if streams is not None:
         yield "GET", "/streams/{stream_id}", _Keyed(config.api_keys, config.gate, streams.resume)
+
+
+async def _no_embeddings(exchange: Exchange) -> None:
+    raise InvalidRequest(
+        "this server generates text only and has no embeddings; ask a server of an embedding model",
+        code="unsupported_endpoint",
+    )
 
 
 def _for_anthropic_clients(service: Service, metrics: Metrics, config: HttpConfig) -> list[_Handled]:

@@ -1,7 +1,7 @@
 """Deltas gathered into whole choices, for clients that do not stream."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tailrace.errors import EngineError
 from tailrace.frontends.ends import check_end
@@ -32,6 +32,11 @@ class WholeChoice:
     @property
     def calls(self) -> list[Section]:
         return [section for section in self.sections if section.kind is SectionKind.CALL]
+
+    def without_reasoning(self) -> "WholeChoice":
+        """What remains for who does not want to see it."""
+        sections = [section for section in self.sections if section.kind is not SectionKind.REASONING]
+        return replace(self, sections=sections, logprobs=[each for each in self.logprobs if not each.is_reasoning])
 
     def _all(self, kind: SectionKind) -> str:
         return "".join([section.text for section in self.sections if section.kind is kind])

@@ -81,6 +81,7 @@ _OPERATIONS = (
     _Operation("post", "/v1/responses", "Answer, unstored", "client", ResponseBody, RESPONSE_FIELDS, _EITHER),
     _Operation("post", "/v1/messages", "Answer a chat", "anthropic", MessagesBody, ANTHROPIC_FIELDS, _EITHER),
     _Operation("post", "/v1/messages/count_tokens", "Count a prompt", "anthropic", CountBody, ANTHROPIC_FIELDS),
+    _Operation("post", "/v1/embeddings", "Refused: text is generated here, nothing else", "client"),
     _Operation("get", "/v1/streams/{stream_id}", "Take a stream up again", "client", kinds=_EITHER[1:]),
     _Operation("get", "/v1/models", "The served model under all its names", "client"),
     _Operation("get", "/v1/models/{name}", "One of them", "client"),

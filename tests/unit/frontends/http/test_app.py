@@ -218,3 +218,18 @@ async def test_tokenize_takes_either_a_prompt_or_messages(app: ASGIApp, fields: 
 
 async def test_ids_are_turned_back_into_text(app: ASGIApp) -> None:
     assert (await post(app, "/detokenize", {"tokens": [72, 105]})).json() == {"prompt": "Hi"}
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embeddings"])
+async def test_embeddings_are_refused_by_name(app: ASGIApp, path: str) -> None:
+    answer = await post(app, path, {"input": "a", "model": "tiny"})
+    assert answer.status == 400
+    assert "has no embeddings" in answer.json()["error"]["message"]
+
+
+async def test_tokens_of_messages_are_counted_with_their_tools(app: ASGIApp) -> None:
+    tools: dict[str, object] = {"tools": [{"type": "function", "function": {"name": "get_weather"}}]}
+    asked = tools | CHAT | {"thinking": {"type": "enabled"}, "return_token_strs": True}
+    shown = (await post(app, "/tokenize", asked)).json()["token_strs"]
+    assert "get_weather" in "".join(shown)
+    assert (await post(app, "/tokenize", tools | {"prompt": "Hi"})).json()["error"]["param"] == "tools"

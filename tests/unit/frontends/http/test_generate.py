@@ -13,7 +13,7 @@ from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason
 from tests.support.asgi import Conversation, post, sse_data, talk
-from tests.support.scripted_service import ScriptedService, Step, finish, token
+from tests.support.scripted_service import ScriptedService, Step, call, finish, thought, token
 
 CHAT: dict[str, object] = {"messages": [{"role": "user", "content": "Hi"}]}
 STREAM = CHAT | {"stream": True}
@@ -26,6 +26,7 @@ USAGE = {
         "cached_tokens_details": {"engine": 1, "host": 3},
         "cache_miss_reason": "evicted",
     },
+    "completion_tokens_details": {"reasoning_tokens": 0},
     "prompt_cache_hit_tokens": 4,
     "prompt_cache_miss_tokens": 3,
 }
@@ -190,7 +191,7 @@ async def test_offsets_are_those_of_the_text_whatever_its_tokens_look_like(
 async def test_log_probabilities_without_text_are_not_lost(app: ASGIApp, service: ScriptedService) -> None:
     service.script = [token("", logprobs=(LOGPROB,)), finish()]
     _, text, _ = (await post(app, "/v1/chat/completions", STREAM | {"logprobs": True})).events()
-    assert text["choices"][0]["delta"] == {"content": ""}
+    assert text["choices"][0]["delta"] == {}
     assert len(text["choices"][0]["logprobs"]["content"]) == 1
 
 
@@ -198,6 +199,106 @@ async def test_held_back_text_sends_no_empty_chunk(app: ASGIApp, service: Script
     service.script = [token("a"), token(""), token("b"), finish()]
     events = (await post(app, "/v1/chat/completions", STREAM)).events()
     assert [event["choices"][0]["delta"].get("content") for event in events] == ["", "a", "b", None]
+
+
+THINKING_AND_CALLING: tuple[Step, ...] = (
+    thought("Two"),
+    thought(" cities."),
+    token("I look."),
+    call(0, name="weather"),
+    call(0, '{"city":'),
+    call(0, '"Rome"}'),
+    call(1, '{"city":"Oslo"}', name="weather"),
+    finish(reason=FinishReason.TOOL_CALLS),
+)
+
+
+async def test_a_whole_answer_has_its_reasoning_twice_and_its_calls(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = THINKING_AND_CALLING
+    answer = (await post(app, "/v1/chat/completions", CHAT)).json()
+    (choice,) = answer["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": "I look.",
+        "refusal": None,
+        "reasoning_content": "Two cities.",
+        "reasoning": "Two cities.",
+        "tool_calls": [
+            {"id": "call_0_0", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}},
+            {"id": "call_0_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}},
+        ],
+    }
+    assert answer["usage"]["completion_tokens_details"] == {"reasoning_tokens": 2}
+
+
+async def test_a_stream_has_each_call_by_its_place(app: ASGIApp, service: ScriptedService) -> None:
+    service.script = THINKING_AND_CALLING
+    events = (await post(app, "/v1/chat/completions", STREAM)).events()
+    assert [event["choices"][0]["delta"] for event in events] == [
+        {"role": "assistant", "content": None},
+        {"reasoning_content": "Two", "reasoning": "Two"},
+        {"reasoning_content": " cities.", "reasoning": " cities."},
+        {"content": "I look."},
+        _begin("call_0_0", 0),
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"city":'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '"Rome"}'}}]},
+        _begin("call_0_1", 1),
+        {"tool_calls": [{"index": 1, "function": {"arguments": '{"city":"Oslo"}'}}]},
+        {},
+    ]
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def _begin(call_id: str, index: int) -> dict[str, Any]:
+    function = {"name": "weather", "arguments": ""}
+    return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
+
+
+@pytest.mark.parametrize(
+    ("script", "content"),
+    [
+        ((call(0, "{}", "f"), finish(reason=FinishReason.TOOL_CALLS)), None),
+        ((thought("Hm"), finish(reason=FinishReason.LENGTH)), None),
+        ((thought("Hm"), token("a"), finish()), "a"),
+        ((finish(),), ""),
+    ],
+)
+async def test_content_is_null_where_there_is_something_else_in_its_place(
+    app: ASGIApp, service: ScriptedService, script: list[Step], content: str | None
+) -> None:
+    service.script = script
+    whole = (await post(app, "/v1/chat/completions", CHAT)).json()
+    assert whole["choices"][0]["message"]["content"] == content
+    first, *_ = (await post(app, "/v1/chat/completions", STREAM)).events()
+    assert first["choices"][0]["delta"]["content"] == ("" if content == "" else None)
+
+
+async def test_reasoning_that_is_not_wanted_is_left_out(app: ASGIApp, service: ScriptedService) -> None:
+    thought_of = replace(LOGPROB, is_reasoning=True)
+    service.script = (thought("Hm", logprobs=(thought_of,)), token("é", logprobs=(LOGPROB,)), finish())
+    fields = {"include_reasoning": False, "logprobs": True, "top_logprobs": 1}
+    whole = (await post(app, "/v1/chat/completions", CHAT | fields)).json()
+    assert whole["choices"][0]["message"] == {"role": "assistant", "content": "é", "refusal": None}
+    assert whole["choices"][0]["logprobs"] == {"content": [CHAT_LOGPROB], "refusal": None}
+    assert whole["usage"]["completion_tokens_details"] == {"reasoning_tokens": 1}
+    for extra in (fields, {"include_reasoning": False}):
+        answer = await post(app, "/v1/chat/completions", STREAM | extra)
+        assert b"Hm" not in answer.body
+        deltas = [event["choices"][0]["delta"] for event in answer.events()]
+        assert deltas == [{"role": "assistant", "content": None}, {"content": "é"}, {}]
+
+
+async def test_log_probabilities_of_reasoning_are_apart(app: ASGIApp, service: ScriptedService) -> None:
+    thought_of = replace(LOGPROB, is_reasoning=True)
+    service.script = (thought("é", logprobs=(thought_of,)), token("é", logprobs=(LOGPROB,)), finish())
+    fields = {"logprobs": True, "top_logprobs": 1}
+    whole = (await post(app, "/v1/chat/completions", CHAT | fields)).json()
+    both = {"content": [CHAT_LOGPROB], "refusal": None, "reasoning_content": [CHAT_LOGPROB]}
+    assert whole["choices"][0]["logprobs"] == both
+    _, first, second, _ = (await post(app, "/v1/chat/completions", STREAM | fields)).events()
+    assert first["choices"][0]["logprobs"] == both | {"content": []}
+    assert second["choices"][0]["logprobs"] == {"content": [CHAT_LOGPROB], "refusal": None}
 
 
 async def test_choices_of_several_prompts_are_numbered_prompt_by_prompt(app: ASGIApp, service: ScriptedService) -> None:

@@ -29,9 +29,17 @@ class CompletionsForm:
     kind: CompletionKind
     num_choices: int
     has_usage: bool = False  # in chunks
+    shows_reasoning: bool = True
 
     def writer(self, head: AnswerHead, stream: GenerationStream) -> ChunkWriter:
-        return ChunkWriter(self.kind.shape, head, self.num_choices, has_usage=self.has_usage)
+        return ChunkWriter(
+            self.kind.shape,
+            head,
+            self.num_choices,
+            has_usage=self.has_usage,
+            shows_reasoning=self.shows_reasoning,
+        )
 
     def encode_whole(self, head: AnswerHead, choices: Sequence[WholeChoice], usage: Usage) -> bytes:
-        return self.kind.encode(head, choices, usage)
+        shown = choices if self.shows_reasoning else [each.without_reasoning() for each in choices]
+        return self.kind.encode(head, shown, usage)

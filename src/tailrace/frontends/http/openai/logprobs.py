@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tailrace.service.api import TextLogprob
 
@@ -26,8 +26,11 @@ class ChatTokenLogprob(Struct):
 
 
 class ChatLogprobs(Struct):
+    """Tokens of reasoning are apart from those of the answer, its calls and its markup."""
+
     content: list[ChatTokenLogprob]
     refusal: None = None
+    reasoning_content: list[ChatTokenLogprob] | UnsetType = UNSET
 
 
 class CompletionLogprobs(Struct):
@@ -38,7 +41,15 @@ class CompletionLogprobs(Struct):
 
 
 def chat_logprobs(entries: Iterable[TextLogprob]) -> ChatLogprobs:
-    return ChatLogprobs([_chat_token(entry) for entry in entries])
+    shown = ChatLogprobs([])
+    for entry in entries:
+        if not entry.is_reasoning:
+            shown.content.append(_chat_token(entry))
+        elif shown.reasoning_content is UNSET:
+            shown.reasoning_content = [_chat_token(entry)]
+        else:
+            shown.reasoning_content.append(_chat_token(entry))
+    return shown
 
 
 def _chat_token(entry: TextLogprob) -> ChatTokenLogprob:

@@ -8,7 +8,7 @@ from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.decode import BodyDecoder
 from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.openai.fields import OPENAI_FIELDS
-from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionKind, CompletionsForm
+from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionsForm
 from tailrace.frontends.http.openai.prompts import completion_prompts, messages_prompt
 from tailrace.frontends.http.openai.schema import ChatBody, CompletionBody, CompletionsBody
 from tailrace.frontends.http.sampling import sampling_params
@@ -31,7 +31,8 @@ def decode_chat(body: bytes, request_id: str, model: ModelCard, config: HttpConf
     check_model(fields.model, model)
     prompt = messages_prompt(fields.messages, fields)
     sampling = sampling_params(fields, max_tokens=_max_chat_tokens(fields), num_logprobs=_chat_logprobs(fields))
-    return _job(fields, [prompt], sampling, request_id, config, kind=CHAT)
+    form = CompletionsForm(CHAT, fields.n or 1, shows_reasoning=fields.include_reasoning is not False)
+    return _job(fields, [prompt], sampling, request_id, form)
 
 
 def decode_completion(body: bytes, request_id: str, model: ModelCard, config: HttpConfig) -> Job:
@@ -44,7 +45,10 @@ def decode_completion(body: bytes, request_id: str, model: ModelCard, config: Ht
     )
     max_tokens = fields.max_tokens or config.default_completion_tokens
     sampling = sampling_params(fields, max_tokens=max_tokens, num_logprobs=_completion_logprobs(fields))
-    return _job(fields, prompts, sampling, request_id, config, kind=COMPLETION, echo=bool(fields.echo))
+    n = fields.n or 1
+    _check_merged(n, len(prompts), config.max_merged_choices)
+    form = CompletionsForm(COMPLETION, n * len(prompts))
+    return _job(fields, prompts, sampling, request_id, form, echo=bool(fields.echo))
 
 
 def _max_chat_tokens(fields: ChatBody) -> int:
@@ -80,19 +84,16 @@ def _job(
     prompts: list[Prompt],
     sampling: SamplingParams,
     request_id: str,
-    config: HttpConfig,
+    form: CompletionsForm,
     *,
-    kind: CompletionKind,
     echo: bool = False,
 ) -> Job:
-    n = fields.n or 1
-    _check_merged(n, len(prompts), config.max_merged_choices)
     include_usage, continuous_usage = _usage_wishes(fields)
     return Job(
         tuple(_generations(fields, prompts, sampling, request_id, echo=echo)),
-        CompletionsForm(kind, n * len(prompts), has_usage=include_usage),
+        replace(form, has_usage=include_usage),
         Claim(service_tier=fields.service_tier, priority=fields.priority, tenant=fields.user_id or ""),
-        n,
+        fields.n or 1,
         is_streamed=bool(fields.stream),
         include_usage=include_usage,
         continuous_usage=continuous_usage,

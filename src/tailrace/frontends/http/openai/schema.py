@@ -63,6 +63,7 @@ class ChatBody(CompletionsBody, kw_only=True):
     parallel_tool_calls: bool | None = None
     thinking: Thinking | bool | None = None
     reasoning_effort: Effort | None = None
+    include_reasoning: bool | None = None
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None

@@ -15,11 +15,16 @@ class PromptDetails(Struct):
     cache_miss_reason: str | None
 
 
+class CompletionDetails(Struct):
+    reasoning_tokens: int
+
+
 class WireUsage(Struct):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
     prompt_cache_hit_tokens: int
     prompt_cache_miss_tokens: int
 
@@ -30,6 +35,7 @@ def wire_usage(usage: Usage) -> WireUsage:
         usage.completion_tokens,
         usage.total_tokens,
         PromptDetails(usage.cached_tokens, dict(usage.found), usage.miss_reason),
+        CompletionDetails(usage.reasoning_tokens),
         usage.cached_tokens,
         usage.prompt_tokens - usage.cached_tokens,
     )

@@ -14,10 +14,26 @@ from tailrace.service.api import Usage
 __all__ = ["encode_chat", "encode_completion"]
 
 
+class CalledFunction(Struct):
+    name: str
+    arguments: str
+
+
+class ToolCall(Struct):
+    id: str
+    function: CalledFunction
+    type: str = "function"
+
+
 class ChatMessage(Struct):
+    """Reasoning has two names, as clients look for either."""
+
     role: str
-    content: str
+    content: str | None
     refusal: None = None
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    tool_calls: list[ToolCall] | UnsetType = UNSET
 
 
 class ChatChoice(Struct):
@@ -57,8 +73,15 @@ def encode_completion(head: AnswerHead, choices: Sequence[WholeChoice], usage: U
 
 def _chat_choice(index: int, choice: WholeChoice) -> ChatChoice:
     logprobs = chat_logprobs(choice.logprobs) if choice.logprobs else None
-    message = ChatMessage("assistant", choice.text)
-    return ChatChoice(index, message, logprobs, choice.finish_reason.value, choice.stop_reason)
+    return ChatChoice(index, _message(choice), logprobs, choice.finish_reason.value, choice.stop_reason)
+
+
+def _message(choice: WholeChoice) -> ChatMessage:
+    """Content is null where there is something else in its place."""
+    text, reasoning = choice.text, choice.reasoning or UNSET
+    calls = [ToolCall(call.call_id, CalledFunction(call.name, call.text)) for call in choice.calls]
+    content = None if not text and (calls or reasoning) else text
+    return ChatMessage("assistant", content, None, reasoning, reasoning, calls or UNSET)
 
 
 def _completion_choice(index: int, choice: WholeChoice) -> CompletionChoice:

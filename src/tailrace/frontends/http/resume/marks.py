@@ -3,15 +3,16 @@
     12.3,-,40.9!        of choice 0 there were 12 characters and 3 tokens so far, of choice 1 nothing, and choice 2 has
                         ended; a `u` at the end: so has the whole, the usage included
 
-Characters and tokens say what is missing however an answer is cut into events, which differs from one time to another.
+Characters are of reasoning, text and arguments, and where a call begins is one more. Characters and tokens say what is
+missing however an answer is cut into events, which differs from one time to another.
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tailrace.errors import InvalidRequest
-from tailrace.service.api import ChoiceDelta, GenerationStream, Usage
+from tailrace.service.api import CallDelta, ChoiceDelta, GenerationStream, Usage
 
 __all__ = ["MAX_MARKED_CHOICES", "Mark", "Marks", "RestOfStream"]
 
@@ -28,6 +29,13 @@ class Mark:
     num_tokens: int = 0
     is_open: bool = False
     is_finished: bool = False
+
+    def move(self, delta: ChoiceDelta) -> None:
+        """Over all that is in a delta."""
+        self.num_chars += len(delta.reasoning) + len(delta.text)
+        if delta.calls:
+            self.num_chars += sum(bool(call.name) + len(call.arguments) for call in delta.calls)
+        self.num_tokens += len(delta.token_ids)
 
     def __str__(self) -> str:
         return f"{self.num_chars}.{self.num_tokens}{'!' * self.is_finished}" if self.is_open else "-"
@@ -106,10 +114,31 @@ class RestOfStream:
             return None
         if not sent.num_chars and not sent.num_tokens:
             return delta
-        rest = replace(delta, text=delta.text[sent.num_chars :], token_ids=delta.token_ids[sent.num_tokens :])
+        rest = replace(delta, token_ids=delta.token_ids[sent.num_tokens :])
+        if sent.num_chars:
+            rest.reasoning, rest.text = _behind_text(delta.reasoning, sent), _behind_text(delta.text, sent)
+            rest.calls = tuple(_behind_calls(delta.calls, sent))
         # Of what was said before, the first tokens have no log probabilities.
         num_without = len(delta.token_ids) - len(delta.logprobs)
         rest.logprobs = delta.logprobs[max(0, sent.num_tokens - num_without) :]
-        sent.num_chars -= len(delta.text) - len(rest.text)
         sent.num_tokens -= len(delta.token_ids) - len(rest.token_ids)
-        return rest if rest.text or rest.token_ids or rest.finish_reason is not None else None
+        has_more = rest.text or rest.reasoning or rest.calls or rest.token_ids
+        return rest if has_more or rest.finish_reason is not None else None
+
+
+def _behind_text(text: str, sent: Mark) -> str:
+    """What of it was not sent, in the order of an answer's parts."""
+    rest = text[sent.num_chars :]
+    sent.num_chars -= len(text) - len(rest)
+    return rest
+
+
+def _behind_calls(calls: Sequence[CallDelta], sent: Mark) -> Iterator[CallDelta]:
+    for call in calls:
+        is_begun = bool(call.name) and sent.num_chars > 0
+        sent.num_chars -= is_begun
+        arguments = _behind_text(call.arguments, sent)
+        if call.name and not is_begun:
+            yield call
+        elif arguments:
+            yield CallDelta(call.index, arguments)

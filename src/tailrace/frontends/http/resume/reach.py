@@ -11,6 +11,8 @@ from tailrace.types import FinishReason, TokenEvent
 
 __all__ = ["check_reached"]
 
+_OWN_ENDS = (FinishReason.STOP, FinishReason.TOOL_CALLS)  # which the text has, not its last token
+
 
 async def check_reached(
     marks: Marks,
@@ -55,9 +57,8 @@ async def _last_marks(service: JournaledService, settled: SettledGeneration, out
 
 
 def _move(mark: Mark, delta: ChoiceDelta, output: Output) -> None:
-    mark.num_chars += len(delta.text)
-    mark.num_tokens += len(delta.token_ids)
-    is_own_end = output.finish_reason is not None or delta.finish_reason is FinishReason.STOP
+    mark.move(delta)
+    is_own_end = output.finish_reason is not None or delta.finish_reason in _OWN_ENDS
     mark.is_finished = delta.finish_reason is not None and is_own_end
     mark.is_open = mark.is_finished or mark.num_chars > 0 or mark.num_tokens > 0
 

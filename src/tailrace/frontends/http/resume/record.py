@@ -19,6 +19,7 @@ class ShownStream(Struct, frozen=True):
     head: AnswerHead
     include_usage: bool
     continuous_usage: bool
+    shows_reasoning: bool = True
 
 
 class _Record(Struct, frozen=True):

@@ -21,7 +21,6 @@ from tailrace.frontends.http.answer import AnswerHead
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import Exchange
 from tailrace.frontends.http.job import Job
-from tailrace.frontends.http.openai.chunks import ChunkWriter
 from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionsForm
 from tailrace.frontends.http.pulse import Pulse
 from tailrace.frontends.http.resume.journal import StoreJournal
@@ -72,7 +71,7 @@ class ResumableStreams:
     async def answer(self, exchange: Exchange, job: Job, head: AnswerHead) -> None:
         """Begins a stream. Raises InvalidRequest for an answer that cannot be taken up again."""
         _check(job)
-        shown = ShownStream(_kind_name(job), head, job.include_usage, job.continuous_usage)
+        shown = _shown(job, head)
         with self._keeping(exchange, bytes.fromhex(exchange.unique_id), shown, epoch=0) as journal:
             stream = await self._service.start_journaled(job.generations[0], journal)
             async with charged(stream, exchange.visit):
@@ -104,7 +103,7 @@ class ResumableStreams:
         marks = Marks.parse(event_id, settled.n) if event_id else Marks.begin(settled.n)
         outputs = read_words(kept.words, settled.n)
         # The engine may not have heard yet that the connection before is gone: its requests are others.
-        again = replace(settled, request_id=f"{settled.request_id}~{epoch}")
+        again = replace(settled, epoch=epoch)
         if event_id:
             await check_reached(marks, self._service, again, outputs, has_usage=record.shown.include_usage)
         if settled.sampling.num_logprobs is not None:  # what the client has not yet is computed again, to have them
@@ -131,8 +130,8 @@ class ResumableStreams:
         """Sends what is behind the marks."""
         num_choices = len(marks.choices)
         rest = RestOfStream(whole, marks)
-        frames = ChunkWriter(_KINDS[shown.kind].shape, shown.head, num_choices, has_usage=shown.include_usage)
-        writer = MarkedWriter(frames, marks)
+        form = CompletionsForm(_KINDS[shown.kind], num_choices, shown.include_usage, shown.shows_reasoning)
+        writer = MarkedWriter(form.writer(shown.head, rest), marks)
         exchange.failure_frames = writer.failure
         clock = GapClock(self._metrics.answers, exchange.service_class or "", exchange.arrived_s, num_choices)
         pulse = Pulse(exchange, self._config.patience, self._metrics, writer.keep_alive)
@@ -151,9 +150,11 @@ def _key(exchange: Exchange) -> bytes:
     return hashlib.blake2b(exchange.bearer_token or b"", digest_size=16).digest()
 
 
-def _kind_name(job: Job) -> Literal["chat", "completion"]:
-    assert isinstance(job.form, CompletionsForm), "what was checked"
-    return "chat" if job.form.kind is CHAT else "completion"
+def _shown(job: Job, head: AnswerHead) -> ShownStream:
+    form = job.form
+    assert isinstance(form, CompletionsForm), "what was checked"
+    kind: Literal["chat", "completion"] = "chat" if form.kind is CHAT else "completion"
+    return ShownStream(kind, head, job.include_usage, job.continuous_usage, form.shows_reasoning)
 
 
 def _check(job: Job) -> None:

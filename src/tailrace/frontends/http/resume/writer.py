@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tailrace.frontends.http.errors import Failure
-from tailrace.frontends.http.openai.chunks import ChunkWriter
+from tailrace.frontends.http.openai.chunks import ChunkWriter, in_frames
 from tailrace.frontends.http.resume.marks import Marks
 from tailrace.service.api import ChoiceDelta, Usage
 
@@ -31,14 +31,15 @@ class MarkedWriter:
         mark = self._marks.choices[delta.index]
         if not mark.is_open:
             mark.is_open = True
-            self._write_marked(buffer, ChoiceDelta(delta.index, ""), usage)
-        mark.num_chars += len(delta.text)
-        mark.num_tokens += len(delta.token_ids)
-        if delta.text or delta.logprobs:
-            self._write_marked(buffer, replace(delta, finish_reason=None), usage)
+            frame = bytearray()
+            self._frames.open(frame, delta, usage)
+            self._append(buffer, frame)
+        for part in _parts(delta):
+            mark.move(part)
+            self._write_marked(buffer, part, usage)
         if delta.finish_reason is not None:
             mark.is_finished = True
-            self._write_marked(buffer, replace(delta, text="", logprobs=()), usage)
+            self._write_marked(buffer, replace(delta, text="", logprobs=(), reasoning="", calls=()), usage)
 
     def close(self, buffer: bytearray, usage: Usage | None) -> None:
         """Appends what is left: the usage, unless it was sent, and the end mark."""
@@ -57,6 +58,20 @@ class MarkedWriter:
         """One frame, or none where the format has none."""
         frame = bytearray()
         self._frames.write(frame, delta, usage)
+        self._append(buffer, frame)
+
+    def _append(self, buffer: bytearray, frame: bytearray) -> None:
         if frame:
             buffer += self._marks.line
             buffer += frame
+
+
+def _parts(delta: ChoiceDelta) -> list[ChoiceDelta]:
+    """A delta as several, each of one frame or none. The tokens come with the first, and their log probabilities."""
+    index = delta.index
+    parts = [ChoiceDelta(index, "", reasoning=delta.reasoning)] if delta.reasoning else []
+    if delta.text or (delta.logprobs and not parts) or not (parts or delta.calls):
+        parts.append(ChoiceDelta(index, delta.text))
+    parts += [ChoiceDelta(index, "", calls=(call,)) for call in in_frames(delta.calls)]
+    parts[0].token_ids, parts[0].logprobs = delta.token_ids, delta.logprobs
+    return parts

@@ -231,6 +231,16 @@ async def test_what_was_computed_is_not_computed_again() -> None:
     assert put_together([data for _, data in events_of(answer) + events_of(rest)])[0]["text"] == EMOJI
 
 
+async def test_what_the_engine_is_asked_again_has_another_name_each_time() -> None:
+    """It may not have heard yet that who asked before is gone."""
+    processes = Processes(random.Random(2))
+    answer = await processes.post({"max_tokens": 26, "seed": 3}, stop_after=4)
+    for _ in range(2):
+        await processes.get(answer.headers["x-stream-id"], events_of(answer)[0][0], stop_after=1, app=1)
+    first, second, third = (each.request_id.removesuffix("-0") for each in processes.engine.submitted)
+    assert (second, third) == (f"{first}~1", f"{first}~2")
+
+
 async def test_a_stream_that_came_to_its_end_is_told_again_without_any_computing() -> None:
     processes = Processes(random.Random(3))
     answer = await processes.post({"max_tokens": 26, "seed": 3, "stream_options": {"include_usage": True}})
