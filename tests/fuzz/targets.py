@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import random
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from tailrace.models.config import LatentConfig, MixtureConfig
 from tailrace.ops.program import Routing
 from tailrace.service.api import Generation
 from tailrace.service.bounds import TextBounds, check_generation
+from tailrace.service.parsing.tools import TOOL_STYLES
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import Explain, FinishReason
@@ -40,6 +42,7 @@ from tailrace.weights.checkpoint import Checkpoint
 from tailrace.weights.gguf_checkpoint import open_gguf
 from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.safetensors import read_safetensors
+from tests.support import call_texts
 from tests.support.asgi import talk
 from tests.support.scripted_service import MODEL, ScriptedService, Step, finish, token
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek, write_deepseek_gguf
@@ -152,6 +155,19 @@ def _events(folder: Path) -> Prepared:
             assert [event for piece in pieces for event in piece] == events
 
     return [b'data: {"a": 1}\n\ndata: [DONE]\n\n', b": keep-alive\n\nevent: x\r\ndata: a\r\ndata: b\r\n\r\n"], take
+
+
+def _calls(style: str) -> Callable[[Path], Prepared]:
+    """An answer with tool calls in it: the bytes as they are, or made from them as a seed."""
+
+    def take(data: bytes) -> None:
+        chance = random.Random(data)
+        texts = data.decode(errors="replace"), call_texts.damaged(chance, style), call_texts.fragments(chance, style)
+        answer = chance.choice(texts)
+        call_texts.check_any_parse(style, answer, call_texts.cut(chance, answer))
+
+    seeds = [call_texts.well_formed(random.Random(seed), style)[0].encode() for seed in range(8)]
+    return lambda folder: (seeds, take)
 
 
 def _channel(folder: Path) -> Prepared:
@@ -298,6 +314,7 @@ TARGETS: tuple[Target, ...] = (
     *(Target(f"http {path}", _http(path), cost=4) for path in _BODIES),
     Target("headers", _headers),
     Target("events", _events),
+    *(Target(f"calls {style}", _calls(style), cost=4) for style in TOOL_STYLES),
     Target("channel", _channel),
     Target("asks", _asks),
     Target("protos", _protos),

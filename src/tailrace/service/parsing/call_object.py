@@ -67,6 +67,7 @@ class CallObject:
         self._has_arguments = False
         self._value = JsonValue("{")
         self._unescaped: Unescaped | None = None
+        self._is_passing = False  # all goes out that is read
         self._segments: list[Segment] = []
 
     @property
@@ -75,7 +76,12 @@ class CallObject:
 
     @property
     def is_in_string(self) -> bool:
-        return self._value.is_in_string or (bool(self._text) and self._read in (self._read_key, self._read_name))
+        is_in_name = bool(self._text) and self._read in (self._read_key, self._read_name)
+        return self.progress is Progress.READING and (is_in_name or self._value.is_in_string)
+
+    def may_pass(self, text: str) -> bool:
+        """Whether the text is of the arguments, as it is, and changes nothing."""
+        return self._is_passing and self._value.is_far(text)
 
     def feed(self, text: str) -> list[Segment]:
         self._text += text
@@ -166,6 +172,7 @@ class CallObject:
             return False
         if not self._members.has(key):
             raise _Malformed
+        self._use_string()
         self._key = key
         self._read = self._read_colon
         return True
@@ -182,8 +189,11 @@ class CallObject:
             said.encode()  # half a character is no text
         except ValueError:
             raise _Malformed from None
-        self._use(found.end())
         return said
+
+    def _use_string(self) -> None:
+        if (found := _STRING.match(self._text)) is not None:
+            self._use(found.end())
 
     def _read_colon(self) -> bool:
         return self._read_mark({":": self._read_value})
@@ -208,6 +218,7 @@ class CallObject:
         self._name = name.strip()
         if not self._name:
             raise _Malformed
+        self._use_string()
         self._read = self._read_comma
         self._let_out()
         return True
@@ -243,6 +254,7 @@ class CallObject:
         if first == '"':
             self._value.end(self._use(1))
             self._unescaped = Unescaped()
+        self._is_passing = self.is_call and self._unescaped is None
 
     def _read_arguments(self) -> bool:
         end = self._value.end(self._text)
@@ -254,6 +266,7 @@ class CallObject:
             self._settle()
         if end is None:
             return False
+        self._is_passing = False
         if self._unescaped is not None:
             self._put(self._unescaped.finish())
             self._unescaped = None

@@ -61,6 +61,7 @@ class DeepSeekCalls:
         self._text = ""
         self._is_behind_markup = False
         self._read: Callable[[], bool] = self._read_answer
+        self._passing: Markers | None = None  # all text passes that is far from these
         self._num_calls = 0
         self._segments: list[Segment] = []
 
@@ -69,6 +70,8 @@ class DeepSeekCalls:
         return len(self._text)
 
     def feed(self, text: str) -> list[Segment]:
+        if text and not self._text and self._passing is not None and self._passing.are_far(text):
+            return [self._segment(text)]
         for window in windows(text):
             self._text += window
             self._read_on()
@@ -79,7 +82,7 @@ class DeepSeekCalls:
             self._read = self._read_answer
             self._read_on()
         if self._text and self._read != self._read_fence:
-            self._put(self._text)
+            self._segments.append(self._segment(self._text))
         self._text = ""
         return self._take_segments()
 
@@ -91,9 +94,8 @@ class DeepSeekCalls:
         segments, self._segments = self._segments, []
         return segments
 
-    def _put(self, text: str) -> None:
-        is_answer = self._read == self._read_answer
-        self._segments.append(AnswerPiece(text) if is_answer else CallGoesOn(self._num_calls - 1, text))
+    def _segment(self, text: str) -> Segment:
+        return AnswerPiece(text) if self._read == self._read_answer else CallGoesOn(self._num_calls - 1, text)
 
     def _read_answer(self) -> bool:
         marker = self._pass_on(_CONTROLS)
@@ -137,8 +139,9 @@ class DeepSeekCalls:
             self._text = self._text.lstrip()
         text, marker, self._text = ends.cut(self._text)
         if text:
-            self._put(text)
+            self._segments.append(self._segment(text))
         self._is_behind_markup = bool(marker) or (self._is_behind_markup and not text)
+        self._passing = None if self._is_behind_markup else ends
         return marker
 
 

@@ -6,7 +6,7 @@ goes on in another line.
 
 from tailrace.service.parsing.call_object import CallObject, Members, Progress
 from tailrace.service.parsing.markers import Markers, windows
-from tailrace.service.parsing.segments import AnswerPiece, Segment
+from tailrace.service.parsing.segments import AnswerPiece, CallGoesOn, Segment
 
 __all__ = ["CALL_TAG", "HermesCalls"]
 
@@ -32,6 +32,8 @@ class HermesCalls:
         return len(self._text) + (self._call.num_held if self._call is not None else 0)
 
     def feed(self, text: str) -> list[Segment]:
+        if not self._text and (passing := self._passing(text)) is not None:
+            return [passing]
         for window in windows(text):
             self._text += window
             self._read_on()
@@ -46,6 +48,15 @@ class HermesCalls:
         self._put(self._text)
         self._text = ""
         return self._take_segments()
+
+    def _passing(self, text: str) -> Segment | None:
+        """What the text is, where it needs no reading."""
+        if self._call is None:
+            return AnswerPiece(text) if text and not self._skipped and _TAGS_ON_LINES.are_far(text) else None
+        if text and _TAGS.are_far(text) and self._call.may_pass(text):
+            self._is_after_newline = text.endswith("\n")
+            return CallGoesOn(self._num_calls, text)
+        return None
 
     def _take_segments(self) -> list[Segment]:
         segments, self._segments = self._segments, []
@@ -74,15 +85,16 @@ class HermesCalls:
     def _read_call(self, call: CallObject) -> bool:
         text, tag, rest = _TAGS.cut(self._text)
         self._feed_call(call, text)
-        if call.progress is Progress.READING and call.is_in_string and not self._is_after_newline:
+        is_text = call.is_in_string and not self._is_after_newline
+        if is_text:
             self._feed_call(call, tag or rest)
             self._text = rest if tag else ""
-            return bool(tag)
-        self._text = tag + rest
-        if tag or call.progress is not Progress.READING:
+        else:
+            self._text = tag + rest
+        if call.progress is not Progress.READING or (tag and not is_text):
             self._leave(call)
             return True
-        return False
+        return is_text and bool(self._text)
 
     def _feed_call(self, call: CallObject, text: str) -> None:
         if text:

@@ -6,6 +6,7 @@ import re
 __all__ = ["JsonValue", "Unescaped"]
 
 _IN_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_STRING_MARKS = frozenset('"\\')
 _OUT_OF_STRING = re.compile(r'[^"{}\[\]]*+')
 _IN_SCALAR = re.compile(r"[^\s,:{}\[\]\"]*+")
 
@@ -28,6 +29,10 @@ class JsonValue:
         self._is_scalar = first not in '"{['
         self._is_escaped = False
         self._depth = 0
+
+    def is_far(self, text: str) -> bool:
+        """Whether it goes on in a string, of which the text says no end and no escape."""
+        return self.is_in_string and not self._is_escaped and _STRING_MARKS.isdisjoint(text)
 
     def end(self, text: str) -> int | None:
         """Where in the text the value ends; None if it goes on."""

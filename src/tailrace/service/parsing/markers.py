@@ -1,6 +1,7 @@
 """Markers in text that arrives in pieces: where one is, and what at the end of the text could still become one."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 __all__ = ["Cut", "Markers", "windows"]
@@ -9,9 +10,9 @@ __all__ = ["Cut", "Markers", "windows"]
 _WINDOW = 1024
 
 
-def windows(text: str) -> list[str]:
+def windows(text: str) -> Sequence[str]:
     if len(text) <= _WINDOW:
-        return [text]
+        return (text,)
     return [text[at : at + _WINDOW] for at in range(0, len(text), _WINDOW)]
 
 
@@ -37,6 +38,10 @@ class Markers:
         self._part = re.compile(rf"(?:{lead}(?:{beginnings}){only_lead})\Z")
         self._firsts = frozenset(marker[0] for marker in markers) | frozenset("\n" if num_newlines else "")
         self._max_part = max(map(len, markers)) - 1 + num_newlines
+
+    def are_far(self, text: str) -> bool:
+        """Whether nothing in the text is of any of them: the cheapest question, and mostly the only one."""
+        return self._firsts.isdisjoint(text)
 
     def cut(self, text: str) -> Cut:
         if self._firsts.isdisjoint(text):

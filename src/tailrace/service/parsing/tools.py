@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tailrace.service.parsing.deepseek_calls import CALL_BEGIN, CALLS_BEGIN, v3_calls, v31_calls
+from tailrace.service.parsing.dsml_calls import DsmlCalls
+from tailrace.service.parsing.dsml_tags import OPENING
 from tailrace.service.parsing.hermes_calls import CALL_TAG, HermesCalls
+from tailrace.service.parsing.llama_calls import PYTHON_TAG, LlamaCalls
 from tailrace.service.parsing.segments import Stage
 
 __all__ = ["TOOL_STYLES", "call_markers", "call_stage"]
@@ -19,7 +22,11 @@ class _Style:
 _STYLES: Mapping[str, _Style] = {
     "deepseek_v3": _Style(v3_calls, (CALLS_BEGIN, CALL_BEGIN)),
     "deepseek_v31": _Style(v31_calls, (CALLS_BEGIN, CALL_BEGIN)),
+    "deepseek_v32": _Style(DsmlCalls, (f"{OPENING}function_calls>", f"{OPENING}invoke")),
+    "deepseek_v4": _Style(DsmlCalls, (f"{OPENING}tool_calls>", f"{OPENING}invoke")),
+    "deepseek_v41": _Style(DsmlCalls, (f"{OPENING} calls>", f"{OPENING} invoke")),
     "hermes": _Style(HermesCalls, (CALL_TAG,)),
+    "llama3": _Style(LlamaCalls, (PYTHON_TAG,)),
 }
 
 TOOL_STYLES = tuple(_STYLES)

@@ -71,6 +71,11 @@ TEXTS: dict[str, tuple[str, list[str | tuple[str, str]]]] = {
     ),
     "text between calls": (f"{call('f', '{}')}\nand\n{call('g', '1')}\n", [("f", "{}"), "and", ("g", "1")]),
     "tags in a text that is no call": ("a </tool_call> b", ["a b"]),
+    "a key too long, with the beginning of a tag": (
+        '<tool_call>{"' + "k" * 254 + "<tool_k",
+        ['{"' + "k" * 254 + "<tool_k"],
+    ),
+    "a key too long for a tag in it": ('<tool_call>{"' + "k" * 250 + "<tool_call>{", ['{"' + "k" * 250 + "{"]),
     "a name too long": (inside('{"name": "' + "n" * 257 + '"}'), ['{"name": "' + "n" * 257 + '"}']),
 }
 
