@@ -122,10 +122,10 @@ def require_content(prompt: ChatPrompt, turn: Turn) -> None:
         raise InvalidRequest(f"{where} is empty, so it cannot be continued: this model does not think", param=where)
 
 
-def as_json(value: Any, param: str) -> str:
+def as_json(value: Any, param: str, indent: int | None = None) -> str:
     """Raises InvalidRequest for what JSON cannot say."""
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, indent=indent)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"{param} cannot be written as JSON: {error}", param=param) from error
 

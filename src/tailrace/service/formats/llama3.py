@@ -1,6 +1,5 @@
 """Llama 3's headers, for models whose own template knows no tools: a call is JSON, a result is ipython's turn."""
 
-import json
 from dataclasses import dataclass
 
 from tailrace.service.api import ChatPrompt
@@ -63,8 +62,7 @@ def _write_system(writer: PromptWriter, chat: Conversation) -> None:
     if chat.tools:
         writer.write("Environment: ipython\n\n" + _ABOUT_TOOLS)
         for tool in chat.tools:
-            as_json(tool_object(tool), "tools")  # for what cannot be written
-            writer.say(json.dumps(tool_object(tool), ensure_ascii=False, indent=4))
+            writer.say(as_json(tool_object(tool), "tools", indent=4))
             writer.write("\n\n")
     writer.say(chat.system)
     writer.write(_END)

@@ -86,7 +86,7 @@ def _deepseek_name(template: str) -> str:
     if SEP in template and "```json" not in template:
         return "deepseek-v3.1"
     if _reasons(template):
-        return "deepseek-r1" if "<think>" in template else "deepseek-r1-0528"
+        return "deepseek-r1" if f"{ASSISTANT}<think>" in template else "deepseek-r1-0528"
     return "deepseek-v3" if SEP in template else ""
 
 
