@@ -75,6 +75,7 @@ def make_cases(num_tokens: int) -> list[Case]:
         case("reasoning", REASONING, form),
         case("reasoning, 4 stop strings", REASONING, form, stops=STOPS),
         *[case(f"calls, {style}", said, form, style) for style, said in CALLS.items()],
+        case("calls, 4 stop strings", CALLS[_STYLE], form, stops=STOPS),
     ]
 
 

@@ -14,6 +14,7 @@ from tailrace.service.parsing.build import machine_factory
 from tailrace.service.parsing.machine import TextMachine
 from tailrace.service.parsing.reasoning import ReasoningStage
 from tailrace.service.parsing.segments import AnswerPiece, CallBegins, CallGoesOn, ReasoningPiece, Segment
+from tailrace.service.parsing.tools import TOOL_STYLES
 from tailrace.service.stop import StopMatcher, StopStrings
 from tests.support.bracketed_calls import BracketedCalls
 
@@ -126,7 +127,7 @@ def parts_of(segments: Sequence[Segment]) -> list[Fate]:
 def machine(stops: Sequence[str] = (), opened: str = "", *, include_stop: bool = False) -> TextMachine:
     stop = StopMatcher(StopStrings(stops), include_stop=include_stop) if stops else None
     reasoning = ReasoningStage(ReasoningTags(), ("[",))
-    return TextMachine(reasoning, BracketedCalls(), stop, opened=opened, call_characters=frozenset("["))
+    return TextMachine(reasoning, BracketedCalls(), stop, opened=opened, call_characters=frozenset("[]"))
 
 
 def pieces(text: str, sizes: Sequence[int]) -> Iterator[str]:
@@ -187,7 +188,14 @@ def test_the_end_of_reasoning_is_known_with_the_text_behind_it(text: str, sizes:
 
 
 CALL_PIECES = {
-    "hermes": ["<tool_call>", "</tool_call>", '{"name": "f"', ', "arguments": {"a": 1}}', "}", "\n"],
+    "deepseek_v3": [
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁begin｜>function",
+        "<｜tool▁sep｜>f\n```json\n",
+        "{}",
+        "\n```",
+        "<｜tool▁call▁end｜>",
+    ],
     "deepseek_v31": [
         "<｜tool▁calls▁begin｜>",
         "<｜tool▁call▁begin｜>",
@@ -196,16 +204,34 @@ CALL_PIECES = {
         "<｜tool▁call▁end｜>",
         "\n",
     ],
+    "deepseek_v32": [
+        "\n\n<｜DSML｜function_calls>",
+        '\n<｜DSML｜invoke name="f">',
+        '<｜DSML｜parameter name="a" string="true">',
+        'a"',
+        "</｜DSML｜parameter>",
+        "</｜DSML｜invoke>",
+        "</｜DSML｜function_calls>",
+    ],
+    "hermes": ["<tool_call>", "</tool_call>", '{"name": "f"', ', "arguments": {"a": 1}}', "}", "\n"],
+    "llama3": [
+        "<|python_tag|>",
+        '{"name": "f"',
+        ', "parameters": {"a": 1}}',
+        "}",
+        ";",
+        '{"name": "f", "parameters": {"a": 1}}',
+    ],
 }
 
 
 @settings(max_examples=150)
-@given(st.data(), st.sampled_from(sorted(CALL_PIECES)), CUTS, STOPS)
+@given(st.data(), st.sampled_from([style for style in CALL_PIECES if style in TOOL_STYLES]), CUTS, STOPS)
 def test_any_cutting_of_real_calls_is_the_same(
     data: st.DataObject, style: str, sizes: list[int], stops: list[str]
 ) -> None:
     written = st.lists(st.sampled_from(CALL_PIECES[style] * 2 + PIECES), max_size=12).map("".join)
-    text = data.draw(st.sampled_from(BEGINNINGS)) + data.draw(written)
+    text = data.draw(st.sampled_from([*BEGINNINGS, *CALL_PIECES[style]])) + data.draw(written)
     make = machine_factory(ReasoningTags(), style, AnswerForm(style, has_tools=True), stops, include_stop=False)
     assert make is not None
     whole = read(make(), text, [])

@@ -6,11 +6,11 @@ of markup leave without text.
 
 from collections.abc import Sequence
 
-from tailrace.service.api import ChoiceDelta
+from tailrace.service.api import CallDelta, ChoiceDelta
 from tailrace.service.choice_rules import ChoiceRules
 from tailrace.service.delta_writer import DeltaWriter
 from tailrace.service.ledger import Tokens
-from tailrace.service.parsing.segments import AnswerPiece, CallBegins, ReasoningPiece, Segment
+from tailrace.service.parsing.segments import AnswerPiece, CallBegins, CallGoesOn, ReasoningPiece, Segment
 from tailrace.service.token_reader import TokenReader
 from tailrace.types import FinishReason, PrefixReport, TokenEvent
 
@@ -49,21 +49,32 @@ class Choice:
         """The deltas of one token behind which there are others, as nearly all come."""
         self.prefix = self.prefix or event.prefix
         reader = self._reader
-        segments = reader.read_plain(event, token_id) if event.logprob is None else None
+        segments = None
+        if event.logprob is None:
+            if (text := reader.read_text(token_id)) is not None:
+                return (ChoiceDelta(self.index, text, (token_id,)),)
+            segments = reader.read_plain(event, token_id)
         if segments is None:
             segments = reader.read(event, token_id)
         tokens = ((token_id,), ()) if not reader.ledger.waiting else reader.ledger.take_due()
-        if len(segments) < 2 and reader.matched is None:
+        if reader.matched is None:
             if not segments:
                 return (ChoiceDelta(self.index, "", *tokens),) if tokens[0] else ()
-            segment = segments[0]
-            if isinstance(segment, AnswerPiece):
-                return (ChoiceDelta(self.index, segment.text, *tokens),)
-            if isinstance(segment, ReasoningPiece):
-                return (ChoiceDelta(self.index, "", *tokens, reasoning=segment.text),)
+            if len(segments) == 1 and (delta := self._delta(segments[0], tokens)) is not None:
+                return (delta,)
         writer = self._writer()
         self._write(writer, segments, tokens)
         return writer.take() if reader.matched is None else self._stopped(writer, reader.matched)
+
+    def _delta(self, segment: Segment, tokens: Tokens) -> ChoiceDelta | None:
+        """What a writer would make of most segments, without one."""
+        if isinstance(segment, AnswerPiece):
+            return ChoiceDelta(self.index, segment.text, *tokens)
+        if isinstance(segment, ReasoningPiece):
+            return ChoiceDelta(self.index, "", *tokens, reasoning=segment.text)
+        if isinstance(segment, CallGoesOn):
+            return ChoiceDelta(self.index, "", *tokens, calls=(CallDelta(segment.number, segment.arguments),))
+        return None
 
     def _feed_all(self, events: Sequence[TokenEvent]) -> Sequence[ChoiceDelta]:
         reader, writer = self._reader, self._writer()

@@ -33,18 +33,21 @@ class TokenReader:
         self.ledger.enter(event, token_id, num_before, len(text), is_unfinished=detokenizer.is_holding)
         return self._take_apart(text)
 
-    def read_plain(self, event: TokenEvent, token_id: int) -> list[Segment] | None:
-        """As `read`, where its text is all that matters of an event; None, and it is not read, where more does.
+    def read_text(self, token_id: int) -> str | None:
+        """The text of a token of which nothing else matters, if all text is answer. None: it is not read."""
+        if self._machine is not None or self.ledger.waiting:
+            return None
+        if (text := self._detokenizer.plain_text(token_id)) is not None:
+            self.num_tokens += 1
+            self.ledger.pass_by(len(text), 0)
+        return text
 
-        Nothing waits in the ledger behind it if the token is out with it.
-        """
-        if self.ledger.waiting or (text := self._detokenizer.plain_text(token_id)) is None:
+    def read_plain(self, event: TokenEvent, token_id: int) -> list[Segment] | None:
+        """The same of text that is taken apart: what is certain with it. All is out if nothing waits in the ledger."""
+        machine = self._machine
+        if machine is None or self.ledger.waiting or (text := self._detokenizer.plain_text(token_id)) is None:
             return None
         self.num_tokens += 1
-        machine = self._machine
-        if machine is None:
-            self.ledger.pass_by(len(text), 0)
-            return [AnswerPiece(text)]
         segments = machine.feed(text, is_free=self.num_tokens <= self._min_tokens)
         if machine.is_quiet:
             self.ledger.pass_by(len(text), machine.reasoning_end)

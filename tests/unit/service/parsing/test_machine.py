@@ -12,7 +12,8 @@ from tests.support.bracketed_calls import BracketedCalls
 
 def machine(*stops: str, opened: str = "", include_stop: bool = False) -> TextMachine:
     matcher = StopMatcher(StopStrings(stops), include_stop=include_stop) if stops else None
-    return TextMachine(ReasoningStage(ReasoningTags(), ("[",)), BracketedCalls(), matcher, opened=opened)
+    reasoning = ReasoningStage(ReasoningTags(), ("[",))
+    return TextMachine(reasoning, BracketedCalls(), matcher, opened=opened, call_characters=frozenset("[]"))
 
 
 def written(segment: Segment) -> str:
