@@ -15,7 +15,7 @@ from tailrace.service.api import Service
 from tailrace.telemetry.prometheus import Metrics
 from tests.contract.front_ends.adapter import FrontEnd, Piece, Refused, Wish, counts
 
-__all__ = ["over_shm"]
+__all__ = ["ShmFrontEnd", "over_shm", "refused_by"]
 
 
 @asynccontextmanager
@@ -33,7 +33,7 @@ async def over_shm(service: Service, metrics: Metrics, directory: Path) -> Async
 
 class ShmFrontEnd:
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self.client = client
 
     async def start(self, wish: Wish) -> "ShmReading":
         options = ClientOptions(
@@ -50,9 +50,9 @@ class ShmFrontEnd:
         if wish.logprobs is not None:
             options["logprobs"] = wish.logprobs
         try:
-            return ShmReading(await self._client.astream(wish.prompt, **options))
+            return ShmReading(await self.client.astream(wish.prompt, **options))
         except TailraceError as error:
-            raise _refused(error) from error
+            raise refused_by(error) from error
 
 
 class ShmReading:
@@ -64,7 +64,7 @@ class ShmReading:
             async for delta in self._stream.adeltas():
                 yield Piece.of_delta(delta)
         except TailraceError as error:
-            raise _refused(error) from error
+            raise refused_by(error) from error
 
     @property
     def usage(self) -> tuple[int, int]:
@@ -74,7 +74,7 @@ class ShmReading:
         await self._stream.aclose()
 
 
-def _refused(error: TailraceError) -> Refused:
+def refused_by(error: TailraceError) -> Refused:
     if isinstance(error, Overloaded):
         return Refused("overloaded", None, error.retry_after_s)
     if isinstance(error, RequestError):
