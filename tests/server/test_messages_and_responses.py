@@ -81,6 +81,25 @@ def test_a_message_may_ask_for_more_than_the_context_holds(messages: Messages) -
     assert answer.stop_reason == "end_turn"
 
 
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+LOOK: Any = {"name": "look", "description": "Look at the weather of a city.", "input_schema": SCHEMA}
+USE: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "look", "input": {"city": "Paris"}}
+RESULT: dict[str, Any] = {"type": "tool_result", "tool_use_id": "c1", "content": "It rains."}
+
+
+def test_tools_and_calls_of_messages_are_part_of_the_prompt(messages: Messages) -> None:
+    looked: Any = [*CAPITAL, {"role": "assistant", "content": [USE]}, {"role": "user", "content": [RESULT]}]
+    counts = [
+        messages.count_tokens(model=MODEL, messages=CAPITAL).input_tokens,
+        messages.count_tokens(model=MODEL, messages=CAPITAL, tools=[LOOK]).input_tokens,
+        messages.count_tokens(model=MODEL, messages=looked, tools=[LOOK]).input_tokens,
+    ]
+    usage = messages.create(model=MODEL, max_tokens=2, messages=looked, tools=[LOOK]).usage
+
+    assert counts == sorted(set(counts))
+    assert usage.input_tokens + (usage.cache_read_input_tokens or 0) == counts[-1]
+
+
 def test_an_unknown_model_is_named_in_the_shape_of_the_api(messages: Messages) -> None:
     with pytest.raises(anthropic.NotFoundError, match="claude-x") as caught:
         messages.create(model="claude-x", max_tokens=1, messages=CAPITAL)
@@ -115,6 +134,22 @@ def test_a_conversation_goes_on_with_the_answers_of_the_server(
     assert again.usage is not None
     assert first.usage is not None
     assert again.usage.input_tokens > first.usage.total_tokens
+
+
+def test_tools_and_calls_of_responses_are_part_of_the_prompt(responses: Responses) -> None:
+    tool: Any = {"type": "function", "name": "look", "description": LOOK["description"], "parameters": SCHEMA}
+    question: list[Any] = [{"role": "user", "content": QUESTION}]
+    called = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"city": "Paris"}'}
+    looked = [*question, called, {"type": "function_call_output", "call_id": "c1", "output": "It rains."}]
+    usages = [
+        responses.create(model=MODEL, input=question, max_output_tokens=2).usage,
+        responses.create(model=MODEL, input=question, tools=[tool], max_output_tokens=2).usage,
+        responses.create(model=MODEL, input=looked, tools=[tool], max_output_tokens=2).usage,
+    ]
+    counts = [usage.input_tokens for usage in usages if usage is not None]
+
+    assert len(counts) == 3
+    assert counts == sorted(set(counts))
 
 
 def test_a_response_that_is_cut_says_so(responses: Responses) -> None:

@@ -6,6 +6,13 @@ from starlette.types import ASGIApp
 from tests.support.asgi import named_events, post
 from tests.support.scripted_service import ScriptedService
 
+READ = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {"file_path": {"type": "string", "description": "The file."}},
+    "required": ["file_path"],
+    "additionalProperties": False,
+}
 CACHED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 
 OF_MESSAGES: dict[str, object] = {
@@ -19,9 +26,33 @@ OF_MESSAGES: dict[str, object] = {
     ],
     "messages": [
         {"role": "user", "content": [{"type": "text", "text": "<reminder>A file was opened.</reminder>"}]},
-        {"role": "user", "content": [{"type": "text", "text": "What is a weir?", **CACHED}]},
+        {"role": "user", "content": [{"type": "text", "text": "What is a weir?"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "I read the file.", "signature": "unsigned"},
+                {"type": "text", "text": "Let me look."},
+                {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "/a"}},
+                {"type": "tool_use", "id": "toolu_2", "name": "Read", "input": {"file_path": "/b"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "A dam."}]},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_2",
+                    "content": "No such file.",
+                    "is_error": True,
+                    **CACHED,
+                },
+            ],
+        },
     ],
-    "tools": [],
+    "tools": [{"name": "Read", "description": "Reads a file.", "input_schema": READ}],
+    "thinking": {"type": "enabled", "budget_tokens": 31_999},
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
     "metadata": {"user_id": '{"device_id":"d","account_uuid":"","session_id":"s"}'},
 }
 
@@ -31,11 +62,19 @@ OF_RESPONSES: dict[str, object] = {
     "input": [
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Ask before you write."}]},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What is a weir?"}]},
+        {
+            "type": "reasoning",
+            "summary": [],
+            "content": [{"type": "reasoning_text", "text": "I read the file."}],
+            "encrypted_content": None,
+        },
+        {"type": "function_call", "name": "shell", "arguments": '{"command":["cat","a"]}', "call_id": "call_1"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "A dam."},
     ],
-    "tools": [],
+    "tools": [{"type": "function", "name": "shell", "description": "Runs.", "strict": False, "parameters": READ}],
     "tool_choice": "auto",
     "parallel_tool_calls": False,
-    "reasoning": None,
+    "reasoning": {"effort": "medium", "summary": "auto"},
     "store": False,
     "stream": True,
     "include": ["reasoning.encrypted_content"],
@@ -62,3 +101,5 @@ async def test_their_requests_are_answered(
     prompt = str(service.generation.prompt)
     assert "You are a coding tool." in prompt
     assert "What is a weir?" in prompt
+    assert "I read the file." in prompt
+    assert "A dam." in prompt

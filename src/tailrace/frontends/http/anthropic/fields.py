@@ -14,6 +14,7 @@ _ACCEPTED: Mapping[str, str] = {
 
 _KEPT = "nothing is kept between requests"
 _CONTEXT = "the conversation is taken as it is sent; shorten it before sending"
+_KEEPS_ALL = {"type": "clear_thinking_20251015", "keep": "all"}
 
 _REFUSED: Mapping[str, Refusal] = {
     "mcp_servers": Refusal("the server calls no tools itself", ([],)),
@@ -22,7 +23,7 @@ _REFUSED: Mapping[str, Refusal] = {
     "container": Refusal(_KEPT),
     "thread": Refusal(_KEPT),
     "diagnostics": Refusal(_KEPT),
-    "context_management": Refusal(_CONTEXT, ({}, {"edits": []})),
+    "context_management": Refusal(_CONTEXT, ({}, {"edits": []}, {"edits": [_KEEPS_ALL]})),
     "compaction": Refusal(_CONTEXT),
     "inference_geo": Refusal("answers are computed where this server stands"),
     "billing_policy": Refusal("nothing is billed"),
