@@ -97,24 +97,23 @@ class Section:
 
 
 class Sections:
-    """The sections of one choice as they grow."""
+    """The sections of one choice as they grow.
+
+    What has nothing but text may be appended to `open_texts`, where that is not None: the last section is text then.
+    """
 
     def __init__(self) -> None:
-        self.cutter = Cutter()
+        self.open_texts: list[str] | None = None
+        self._cutter = Cutter()
         self._sections: list[Section] = []
 
     def add(self, delta: ChoiceDelta) -> None:
-        is_plain = not (delta.reasoning or delta.calls or delta.logprobs)
-        if is_plain and self.cutter.kind is SectionKind.TEXT:  # as nearly all are
-            self._sections[-1].texts.append(delta.text)
-            return
-        for piece in self.cutter.cut(delta):
-            self._add(piece)
-
-    def _add(self, piece: Piece) -> None:
-        if piece.number == len(self._sections):
-            self._sections.append(Section.begun_by(piece))
-        self._sections[-1].add(piece)
+        """Whatever it has."""
+        for piece in self._cutter.cut(delta):
+            if piece.number == len(self._sections):
+                self._sections.append(Section.begun_by(piece))
+            self._sections[-1].add(piece)
+        self.open_texts = self._sections[-1].texts if self._cutter.kind is SectionKind.TEXT else None
 
     def so_far(self) -> list[Section]:
         return self._sections

@@ -58,8 +58,12 @@ class Gathered:
     def add(self, delta: ChoiceDelta) -> None:
         """Raises when the choice failed."""
         choice = self._choices[delta.index]
-        choice.sections.add(delta)
-        choice.logprobs.extend(delta.logprobs)
+        texts = choice.sections.open_texts
+        if texts is None or delta.reasoning or delta.calls or delta.logprobs:
+            choice.sections.add(delta)
+            choice.logprobs += delta.logprobs
+        else:  # as nearly all are
+            texts.append(delta.text)
         if delta.finish_reason is not None:
             check_end(delta)
             choice.end = delta

@@ -64,6 +64,7 @@ class MessageWriter:
         self._cutter = Cutter()
         self._num_blocks = 0
         self._kind: SectionKind | None = None  # of the block that is open
+        self._is_in_text = False  # whether it is of text
         self._before_text = b""  # of its deltas
         self._end: ChoiceDelta | None = None
 
@@ -75,12 +76,13 @@ class MessageWriter:
         """Appends the events of a delta. Raises when the answer failed. These events have no place for `usage`."""
         if not self._is_open:
             self._open(buffer)
-        if self._kind is SectionKind.TEXT and not delta.reasoning and not delta.calls:  # as nearly always
-            if delta.text:
-                self._write_text(buffer, delta.text)
-        else:
+        if not self._is_in_text or delta.reasoning or delta.calls:
             for piece in self._cutter.cut(delta):
                 self._write_piece(buffer, piece)
+        elif delta.text:  # as nearly always
+            buffer += self._before_text
+            _encode_into(delta.text, buffer, -1)
+            buffer += _AFTER_TEXT
         if delta.finish_reason is not None:
             check_end(delta)
             self._end = delta
@@ -113,16 +115,12 @@ class MessageWriter:
             self._close_block(buffer)
             self._open_block(buffer, piece)
         if piece.text and (self._shows_thinking or piece.kind is not SectionKind.REASONING):
-            self._write_text(buffer, piece.text)
-
-    def _write_text(self, buffer: bytearray, text: str) -> None:
-        buffer += self._before_text
-        _encode_into(text, buffer, -1)
-        buffer += _AFTER_TEXT
+            buffer += self._before_text + _encode(piece.text) + _AFTER_TEXT
 
     def _open_block(self, buffer: bytearray, piece: Piece) -> None:
         self._num_blocks += 1
         self._kind = piece.kind
+        self._is_in_text = piece.kind is SectionKind.TEXT
         self._before_text = _BEFORE_TEXT % (piece.number, *_DELTAS[piece.kind])
         data = {"type": "content_block_start", "index": piece.number, "content_block": _begun(piece)}
         buffer += _event(b"content_block_start", _encode(data))

@@ -25,7 +25,8 @@ class ResponseWriter:
         self._events = NumberedEvents()
         self._cutter = Cutter()
         self._whole: list[Item] = []  # items that have ended
-        self._item: ItemEvents | None = None  # the one that has not
+        self._item: ItemEvents | None = None  # the one that has not,
+        self._text_item: ItemEvents | None = None  # if it is of text
         self._finish_reason: FinishReason | None = None
 
     @property
@@ -36,12 +37,11 @@ class ResponseWriter:
         """Appends the events of a delta. Raises when the answer failed. These events have no place for `usage`."""
         if not self._events.num:
             self._write_beginning(buffer)
-        is_plain = not (delta.reasoning or delta.calls or delta.logprobs)
-        if is_plain and self._item is not None and self._cutter.kind is SectionKind.TEXT:  # as nearly all are
-            self._item.write(buffer, delta.text)
-        else:
-            for piece in self._cutter.cut(delta):
-                self._write_piece(buffer, piece)
+        item = self._text_item
+        if item is None or delta.reasoning or delta.calls or delta.logprobs:
+            self._write_pieces(buffer, delta)
+        elif delta.text:  # as nearly always
+            item.write(buffer, delta.text)
         if delta.finish_reason is not None:
             check_end(delta)
             self._end(buffer, delta.finish_reason)
@@ -67,13 +67,18 @@ class ResponseWriter:
         for name in ("response.created", "response.in_progress"):
             self._events.write(buffer, name, {"response": self._begun})
 
+    def _write_pieces(self, buffer: bytearray, delta: ChoiceDelta) -> None:
+        for piece in self._cutter.cut(delta):
+            self._write_piece(buffer, piece)
+        self._text_item = self._item if self._cutter.kind is SectionKind.TEXT else None
+
     def _write_piece(self, buffer: bytearray, piece: Piece) -> None:
         if self._item is None or piece.number > len(self._whole):
             if self._item is not None:
                 self._whole.append(self._item.close(buffer, "completed"))
             self._item = ItemEvents(self._events, self._head, piece)
             self._item.open(buffer)
-        self._item.write(buffer, piece.text, piece.logprobs)
+        self._item.write_piece(buffer, piece.text, piece.logprobs)
 
     def _end(self, buffer: bytearray, finish_reason: FinishReason) -> None:
         """An answer of nothing is an empty text."""

@@ -52,6 +52,7 @@ class ItemEvents:
 
     def __init__(self, events: NumberedEvents, head: AnswerHead, first: Piece) -> None:
         self.section = Section.begun_by(first)
+        self._texts = self.section.texts
         self._events = events
         self._head = head
         self._number = first.number
@@ -69,20 +70,25 @@ class ItemEvents:
         if self.section.kind is not SectionKind.CALL:
             self._events.write(buffer, "response.content_part.added", self._place | {"part": part_of(self.section)})
 
-    def write(self, buffer: bytearray, text: str, logprobs: tuple[TextLogprob, ...] = ()) -> None:
-        """Appends a delta, if there is anything in it."""
-        if not (text or logprobs):
-            return
-        self.section.texts.append(text)
+    def write(self, buffer: bytearray, text: str) -> None:
+        """Appends a delta."""
+        events = self._events
+        self._texts.append(text)
         buffer += self._before_delta
         _encode_into(text, buffer, -1)
+        buffer += b"%b%d}\n\n" % (self._plain_tail, events.num)
+        events.num += 1
+
+    def write_piece(self, buffer: bytearray, text: str, logprobs: tuple[TextLogprob, ...]) -> None:
+        """Appends a delta, if there is anything in it."""
         if logprobs:
             self.section.logprobs += logprobs
-            buffer += b',"logprobs":' + _encode(chat_logprobs(logprobs).content) + _NUMBER
-        else:
-            buffer += self._plain_tail
-        buffer += b"%d}\n\n" % self._events.num
-        self._events.num += 1
+            shown = b',"logprobs":' + _encode(chat_logprobs(logprobs).content)
+            self._texts.append(text)
+            buffer += b"%b%b%b%b%d}\n\n" % (self._before_delta, _encode(text), shown, _NUMBER, self._events.num)
+            self._events.num += 1
+        elif text:
+            self.write(buffer, text)
 
     def so_far(self, status: Status) -> Item:
         return item_of(self._head, self._number, self.section, status)
