@@ -56,6 +56,16 @@ def test_the_answer_is_that_of_http_whichever_process_gives_it(server: ServerPro
     assert {last.usage.completion_tokens for _, last in over_grpc} == {TOKENS}
 
 
+def test_tools_and_calls_are_part_of_the_prompt(server: ServerProcess, port: int) -> None:
+    look, user = pb.Tool(name="look", parameters=b'{"type": "object", "properties": {}}'), QUESTION.messages[0]
+    called = pb.Message(role="assistant", tool_calls=[pb.ToolCall(id="c1", name="look", arguments="{}")])
+    result = pb.Message(role="tool", content="A weir.", tool_call_id="c1")
+    chats = [QUESTION, pb.Chat(messages=[user], tools=[look]), pb.Chat(messages=[user, called, result], tools=[look])]
+    lasts = [answer(port, pb.GenerateRequest(chat=chat, max_tokens=2))[1] for chat in chats]
+    counts = [last.usage.prompt_tokens for last in lasts]
+    assert counts == sorted(set(counts))
+
+
 def test_tokens_over_vllms_protocol_are_the_text_over_ours(server: ServerProcess, port: int) -> None:
     text, _ = answer(port, request(1))
     with channel(port) as connection:

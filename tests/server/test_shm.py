@@ -4,8 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
@@ -44,6 +45,24 @@ def test_the_answer_is_that_of_http_whichever_process_gives_it(server: ServerPro
             stream = client.stream(MESSAGES, max_tokens=TOKENS, temperature=0.7, seed=seed, ignore_eos=True)
             assert "".join(stream) == expected
             assert stream.usage.completion_tokens == TOKENS
+
+
+def test_tools_and_calls_are_part_of_the_prompt(client: tailrace.Client) -> None:
+    look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    called = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    looked: list[Mapping[str, Any]] = [
+        *MESSAGES,
+        {"role": "assistant", "content": "", "tool_calls": [called]},
+        {"role": "tool", "content": "A weir.", "tool_call_id": "c1"},
+    ]
+    answers = [
+        *client.generate(MESSAGES, max_tokens=2),
+        *client.generate(MESSAGES, max_tokens=2, tools=[look]),
+        *client.generate(looked, max_tokens=2, tools=[look]),
+    ]
+    counts = [answer.usage.prompt_tokens for answer in answers]
+    assert len(counts) == 3
+    assert counts == sorted(set(counts))
 
 
 def test_a_batch_is_answered_in_order(client: tailrace.Client) -> None:
