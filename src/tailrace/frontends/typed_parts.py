@@ -17,7 +17,7 @@ def typed_part(part: Part, kinds: Mapping[str, type[Struct]], place: str, defaul
 
     Without a type it is one of type `default`.
     """
-    kind = part.get("type", default)
+    kind = default if part.get("type") is None else part["type"]
     schema = kinds.get(kind) if isinstance(kind, str) else None
     if schema is None:
         shown = repr(kind[:32]) if isinstance(kind, str) else "no name"

@@ -23,7 +23,8 @@ KINDS: Mapping[str, type[Struct]] = {"cut": Cut, "fold": Fold}
 
 def test_a_part_is_the_struct_of_its_type() -> None:
     assert typed_part({"type": "cut", "at": 3, "by": None, "other": None}, KINDS, "p") == Cut(3)
-    assert typed_part({"type": "fold"}, KINDS, "p") == typed_part({}, KINDS, "p", default="fold") == Fold()
+    assert typed_part({"type": "fold"}, KINDS, "p") == Fold()
+    assert typed_part({}, KINDS, "p", default="fold") == typed_part({"type": None}, KINDS, "p", "fold") == Fold()
 
 
 @pytest.mark.parametrize(
