@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tailrace.classes import STANDARD, ServiceClasses
-from tailrace.config import EngineConfig
+from tailrace.config import ChatFormatName, EngineConfig
 from tailrace.engine.client import EngineClient
 from tailrace.engine.engine import Engine, Publish, Reply
 from tailrace.engine.intake import Intake, IntakeConfig
@@ -149,14 +149,15 @@ class TextParts:
     chat: "ChatFormat | None"
 
 
-def read_texts(checkpoint: Checkpoint) -> TextParts:
+def read_texts(checkpoint: Checkpoint, chat_format: ChatFormatName = "auto") -> TextParts:
     """Takes a tenth of a second and more, in which a thread beside it may load the weights."""
-    from tailrace.service.formats.registry import detect_format  # noqa: PLC0415  (its jinja2 loads while weights do)
+    from tailrace.service.formats.registry import detect_format, named_format  # noqa: PLC0415  (jinja2)
 
     tokenizer = Tokenizer.from_source(checkpoint.tokenizer, add_bos=checkpoint.add_bos, bos_id=checkpoint.bos_id)
-    architecture = checkpoint.config.architecture
-    chat = detect_format(checkpoint.chat_template, tokenizer, checkpoint.special_tokens, architecture)
-    return TextParts(tokenizer, chat)
+    template, special_tokens = checkpoint.chat_template, checkpoint.special_tokens
+    if chat_format != "auto":
+        return TextParts(tokenizer, named_format(chat_format, template, tokenizer, special_tokens))
+    return TextParts(tokenizer, detect_format(template, tokenizer, special_tokens, checkpoint.config.architecture))
 
 
 def build_service(
@@ -168,10 +169,11 @@ def build_service(
     *,
     bounds: TextBounds | None = None,
     texts: TextParts | None = None,
+    chat_format: ChatFormatName = "auto",
 ) -> TextService:
     """The text side of a model over an engine; `watcher` is told of each prompt. Classes have the targets that hold.
 
-    `texts` are those of the checkpoint, where somebody has read them already.
+    `texts` are those of the checkpoint, where somebody has read them already; else `chat_format` is theirs.
     """
-    texts = texts or read_texts(checkpoint)
+    texts = texts or read_texts(checkpoint, chat_format)
     return TextService(engine, texts.tokenizer, texts.chat, card, bounds, classes=classes, watcher=watcher)

@@ -17,6 +17,21 @@ None: all experts are loaded at the start.
 """
 
 
+ChatFormatName = Literal[
+    "auto",
+    "deepseek-r1",
+    "deepseek-r1-0528",
+    "deepseek-v3",
+    "deepseek-v3.1",
+    "deepseek-v3.2",
+    "deepseek-v4",
+    "hermes",
+    "llama3",
+    "template",
+]
+"""The formats of `service.formats.registry`, here without loading it; auto: as the model's template says."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSource:
     """Which model: a GGUF file, a Hugging Face directory, a hub id, tiny-deepseek; None or "default": the embedded."""
@@ -24,6 +39,7 @@ class ModelSource:
     model: str | None = None
     quantize: Precision = AS_STORED
     cache_bytes: int = 64 << 30  # on disk, of packed weights that the next start can map
+    chat_format: ChatFormatName = "auto"  # how conversations are written
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,9 @@
 import asyncio
 import atexit
 import math
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -16,10 +15,11 @@ from tailrace.client.generation import generation_of
 from tailrace.client.options import Call, Completion, Options, PromptLike, is_prompt
 from tailrace.client.said import Said, completion_of
 from tailrace.client.together import together
-from tailrace.config import EngineConfig
+from tailrace.config import ChatFormatName, EngineConfig
 from tailrace.engine.local import LocalEngine
 from tailrace.errors import EngineError
 from tailrace.levels.config import LevelsConfig
+from tailrace.loop_thread import LoopClosed, LoopThread
 from tailrace.records import ResidencyCounts
 from tailrace.service.api import (
     ChoiceDelta,
@@ -36,6 +36,7 @@ __all__ = ["Call", "Completion", "Engine", "Options", "TextStream"]
 
 _Result = TypeVar("_Result")
 
+_CLOSED = "this engine is closed: make another"
 _SETTLE_S = 10.0  # for answers under way to end when the engine is closed
 
 
@@ -97,12 +98,12 @@ class TextStream:
 
     def close(self) -> None:
         """Stop computing. Harmless when it has ended, or the engine has."""
-        if not self._engine.is_closed:
+        with suppress(EngineError):
             self._engine._run(self._stream.aclose())
 
     async def aclose(self) -> None:
         """As `close`, without blocking the event loop."""
-        if not self._engine.is_closed:
+        with suppress(EngineError):
             await self._engine._arun(self._stream.aclose())
 
     async def _next(self) -> ChoiceDelta | None:
@@ -122,6 +123,7 @@ class Engine:
     `model`: a GGUF file, a Hugging Face directory, a hub id or tiny-deepseek; None is the embedded default model.
     `quantize`: how wide weights are kept, in the words of `tailrace serve --quantize`: "int4,head=int8,kv=int8".
     `levels`: where keys and values are kept besides its own memory; nowhere unless asked for.
+    `chat_format`: how conversations are written, as for `tailrace serve --chat-format`.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class Engine:
         quantize: Quantize = None,
         config: EngineConfig | None = None,
         levels: LevelsConfig | None = None,
+        chat_format: ChatFormatName = "auto",
     ) -> None:
         config = config or EngineConfig()
         precision = Precision.of(quantize)
@@ -138,12 +141,9 @@ class Engine:
         config = replace(config, classes=config.classes.patient, kv_cache_dtype=kv_cache_dtype)
         checkpoint = open_checkpoint(model, quantize=precision)
         with ThreadPoolExecutor(1, "tailrace-texts") as beside:
-            texts = beside.submit(read_texts, checkpoint)
+            texts = beside.submit(read_texts, checkpoint, chat_format)
             loaded = load_model(checkpoint, config, cache=PackedCache.of_user())
-        self.is_closed = False
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tailrace-library", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("tailrace-library")
         self._executable = loaded.executable
         self._engine = self._run(_start(loaded, config, levels or LevelsConfig()))
         card = loaded.plan.card()
@@ -153,6 +153,10 @@ class Engine:
         # A batch of any size waits its turn, with as many at once as there is room for in any class.
         self._room = asyncio.Semaphore(max(config.max_queued // 2, 1))
         atexit.register(self.close)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._loop.is_closing
 
     @property
     def num_requests(self) -> int:
@@ -188,13 +192,10 @@ class Engine:
         """Stop the engine and free its memory. Answers under way end with an EngineError."""
         if self.is_closed:
             return
+        self._loop.refuse()
         self._engine.close()
-        self._run(_settle())
-        self.is_closed = True
+        self._loop.close(_SETTLE_S)
         self._executable.close()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
         atexit.unregister(self.close)
 
     def __enter__(self) -> Self:
@@ -217,28 +218,21 @@ class Engine:
                 await stream.aclose()
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        return asyncio.run_coroutine_threadsafe(self._checked(work), self._loop).result()
+        try:
+            return self._loop.run(work)
+        except LoopClosed as error:
+            raise EngineError(_CLOSED) from error
 
     async def _arun(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._checked(work), self._loop))
-
-    def _checked(self, work: Coroutine[Any, Any, _Result]) -> Coroutine[Any, Any, _Result]:
-        if self.is_closed:
-            work.close()
-            raise EngineError("this engine is closed: make another")
-        return work
+        try:
+            return await self._loop.arun(work)
+        except LoopClosed as error:
+            raise EngineError(_CLOSED) from error
 
 
 async def _start(model: LoadedModel, config: EngineConfig, levels: LevelsConfig) -> LocalEngine:
     opened = model.open_levels(levels)
     return start_engine(model, config, emit=lambda _record: None, on_failure=lambda: None, levels=opened)
-
-
-async def _settle() -> None:
-    """Let whoever waits on this loop learn that the engine has ended."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    if others:
-        await asyncio.wait(others, timeout=_SETTLE_S)
 
 
 def _unhurried(generation: Generation) -> Generation:

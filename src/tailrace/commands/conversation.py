@@ -1,5 +1,7 @@
 """The course of a chat: what was said, what the user may command, and what Ctrl-C stops."""
 
+from dataclasses import replace
+
 from tailrace.bench.pieces import Piece
 from tailrace.bench.server import Message
 from tailrace.commands.answer import Answer, Answerer, Sampling
@@ -65,13 +67,15 @@ class Conversation:
         start = len(self._said)
         self._said.append({"role": "user", "content": line})
         try:
-            while calls := self._ask():
+            calls = self._ask(self._sampling)
+            while calls:
                 self._said += self._results(calls)
+                calls = self._ask(replace(self._sampling, tool_choice=None))  # a forced call would be forced for ever
         except TailraceError:
             del self._said[start:]  # what could not be answered is not part of the talk
             raise
 
-    def _ask(self) -> list[Call]:
+    def _ask(self, sampling: Sampling) -> list[Call]:
         """Ask for an answer to all that was said, show it, and return what it calls; nothing if it was stopped."""
         system = [{"role": "system", "content": self._system}] if self._system else []
         spoken = Spoken()
@@ -82,7 +86,7 @@ class Conversation:
 
         answer: Answer | None = None
         try:
-            answer = self._answerer.answer([*system, *self._said], self._sampling, take)
+            answer = self._answerer.answer([*system, *self._said], sampling, take)
         except KeyboardInterrupt:
             if not self._screen.is_interactive:
                 raise

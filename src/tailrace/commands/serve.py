@@ -20,7 +20,15 @@ from tailrace.commands.lazy import lazy_experts as settle_lazy
 from tailrace.commands.loading import LoadingBar
 from tailrace.commands.precision import PrecisionWords
 from tailrace.commands.quantity import ByteCount, ByteCountOrAuto, ByteCountOrNone
-from tailrace.config import EngineConfig, KvCacheDtype, KvEventsConfig, ModelSource, ServeConfig, WarmConfig
+from tailrace.config import (
+    ChatFormatName,
+    EngineConfig,
+    KvCacheDtype,
+    KvEventsConfig,
+    ModelSource,
+    ServeConfig,
+    WarmConfig,
+)
 from tailrace.engine.board import MAX_WORKERS
 from tailrace.errors import SetupError
 from tailrace.frontends.class_file import read_classes
@@ -82,6 +90,7 @@ def run(
     quantize: PrecisionWords | None = None,
     weight_cache: ByteCountOrNone = SOURCE.cache_bytes,
     lazy_experts: LazyExpertsOption = None,
+    chat_format: ChatFormatName = "auto",
     kv_host: ByteCountOrAuto = "auto",
     kv_host_directory: Directory = HOST_DIRECTORY,
     kv_disk: Directory | None = None,
@@ -171,6 +180,9 @@ def run(
         Leave the experts of a mixture in the model's file, and load each when it is first chosen: for models larger
         than memory. Behind MODEL. With an amount, such as 8GiB, they take no more; who was not used for longest goes.
         A layer of a step always gets all that it chooses, even if they take more [half of what is free beside KV].
+    chat_format
+        How conversations are written, and thoughts and calls of tools marked. auto goes by the model's chat template,
+        where it is DeepSeek's with what its published form gets wrong put right; template is the template as it is.
     kv_host
         Shared memory that keeps KV blocks beyond this server's life, such as 512MiB; 0 for none. auto takes no more
         than --kv-memory, a quarter of what is free, and 1GiB.
@@ -238,7 +250,7 @@ def run(
     warming = WarmConfig(warm, warm_state, warm_tokens)
     disk_bytes = kv_disk_size or DISK_BYTES
     levels = LevelsConfig(kv_host, kv_disk, disk_bytes, _redis_url(kv_redis), kv_ttl, kv_host_directory)
-    source = ModelSource(model, precision, weight_cache)
+    source = ModelSource(model, precision, weight_cache, chat_format)
     serving.serve(
         ServeConfig(
             source,

@@ -79,7 +79,7 @@ class TextService:
         self._classes = classes
         self._watcher = watcher
         self._prompts = PromptEncoder(tokenizer, chat, model, max_messages=self._bounds.max_messages)
-        self._rules = RuleBook(tokenizer.vocabulary)
+        self._rules = RuleBook(tokenizer.vocabulary, chat)
 
     @property
     def model(self) -> ModelCard:

@@ -155,6 +155,7 @@ class ApiProcess:
             warmer,
             lambda: engine.classes,
             bounds=TextBounds(max_answer_tokens=self._config.max_answer_tokens),
+            chat_format=self._config.source.chat_format,
         )
         settle_collector()
         while generation == 1 and not engine.is_ready:

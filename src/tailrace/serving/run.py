@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.config import ModelSource, ServeConfig
 from tailrace.engine.collector import freeze_loaded
+from tailrace.errors import SetupError
 from tailrace.frontends.grpc.address import reserved
 from tailrace.frontends.http.listener import bind
 from tailrace.frontends.key_file import read_clients
@@ -56,7 +57,10 @@ def serve(
         kv_events(config),
     ):
         pass  # a taken port is said before a download, as is one for two things
-    plan = plan_model(open_checkpoint(config.source.model, quantize=config.source.quantize), config.engine)
+    checkpoint = open_checkpoint(config.source.model, quantize=config.source.quantize)
+    if config.source.chat_format == "template" and checkpoint.chat_template is None:
+        raise SetupError(f"the model has no chat template: --chat-format {config.source.chat_format} cannot be")
+    plan = plan_model(checkpoint, config.engine)
     on_planned(plan)
     with (
         bind(config.host, config.port) as listener,

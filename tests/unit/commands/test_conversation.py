@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -164,7 +165,12 @@ class Thinker(Echo):
 
     messages: list[Message]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.choices: list[object] = []
+
     def answer(self, prompt: Prompt, sampling: Sampling, on_piece: PieceSink) -> Answer:
+        self.choices.append(sampling.tool_choice)
         assert not isinstance(prompt, str)
         self.messages = [dict(message) for message in prompt]
         self.asked.append(self.messages)
@@ -184,7 +190,7 @@ class Thinker(Echo):
 def think(monkeypatch: pytest.MonkeyPatch, *lines: str | BaseException, is_interactive: bool = True) -> Thinker:
     monkeypatch.setattr("builtins.input", Typist(*lines))
     thinker = Thinker()
-    Conversation(thinker, SAMPLING, None, Screen(is_interactive=is_interactive)).run()
+    Conversation(thinker, replace(SAMPLING, tool_choice="required"), None, Screen(is_interactive=is_interactive)).run()
     return thinker
 
 
@@ -206,6 +212,7 @@ def test_calls_go_back_with_what_the_user_says_they_gave(
     ]
     answered = {"role": "assistant", "content": "sunny and noon", "reasoning_content": "hm, "}
     assert thinker.asked[2][-2:] == [answered, {"role": "user", "content": "thanks"}]
+    assert thinker.choices == ["required", None, "required", None], "a forced call is forced once"
     shown = capsys.readouterr().out
     assert "\x1b[2mhm, \x1b[0m" in shown, "thoughts are dim, and what follows is not"
     assert "get_weather" in shown

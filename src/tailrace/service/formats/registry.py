@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Mapping
 
+from tailrace.errors import SetupError
 from tailrace.service.chat import ChatTemplate
 from tailrace.service.formats.deepseek_markup import ASSISTANT, SEP
 from tailrace.service.formats.deepseek_v3 import DeepSeekV3Encoder
@@ -16,7 +17,7 @@ from tailrace.service.formats.llama3 import Llama3Encoder
 from tailrace.service.formats.template import TemplateEncoder, TemplateOrTools
 from tailrace.service.tokenizer import Tokenizer
 
-__all__ = ["detect_format"]
+__all__ = ["detect_format", "named_format"]
 
 
 def detect_format(
@@ -38,6 +39,24 @@ def detect_format(
         return _format(family, encoder, reasons=reasons)
     bos = (special_tokens or {}).get("bos_token", "") if "bos_token" in template else ""
     return _format(family, TemplateOrTools(encoder, _with_tools(family, bos, reasons=reasons)), reasons=reasons)
+
+
+def named_format(
+    name: str, template: str | None, tokenizer: Tokenizer, special_tokens: Mapping[str, str] | None = None
+) -> ChatFormat:
+    """The format of that name, whatever the model's template says. Raises SetupError for one that cannot be."""
+    if name in _DEEPSEEK:
+        return _format(name, _DEEPSEEK[name](), reasons=name != "deepseek-v3")
+    reasons = template is not None and _reasons(template)
+    bos = (special_tokens or {}).get("bos_token", "") if template is not None and "bos_token" in template else ""
+    if (encoder := _with_tools(name, bos, reasons=reasons)) is not None:
+        return _format(name, encoder, reasons=reasons)
+    if name not in _TOOL_STYLES:
+        raise SetupError(f"there is no chat format {name!r}: name one of {', '.join(_TOOL_STYLES)}")
+    if template is None:
+        raise SetupError(f"the model has no chat template, which the chat format {name!r} goes by: name another")
+    encoder = TemplateEncoder(ChatTemplate(template, special_tokens), tokenizer.new_guard, reasons=reasons)
+    return _format(name, encoder, reasons=reasons)
 
 
 def _format(name: str, encoder: ChatEncoder, *, reasons: bool) -> ChatFormat:

@@ -1,14 +1,15 @@
 """Which format a model is found to speak."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from tailrace.errors import InvalidRequest, UnsupportedModel
+from tailrace.config import ChatFormatName
+from tailrace.errors import InvalidRequest, SetupError, UnsupportedModel
 from tailrace.service.api import ChatPrompt
 from tailrace.service.formats.format import ChatFormat
-from tailrace.service.formats.registry import detect_format
+from tailrace.service.formats.registry import detect_format, named_format
 from tests.support.chats import WEATHER, assistant, call, result, user
 from tests.support.deepseek import deepseek_tokenizer
 from tests.support.text import byte_level_tokenizer
@@ -138,3 +139,23 @@ def test_a_deepseek_format_does_not_need_its_template() -> None:
     found = _found(USERS + FENCE)
     text = _text(found, user("Hi"), assistant(None, call("c", "f", "{}")), result("c", "R"))
     assert "<｜tool▁calls▁end｜><｜end▁of▁sentence｜>" in text
+
+
+@pytest.mark.parametrize("name", [name for name in get_args(ChatFormatName) if name not in ("auto", "deepseek-v4")])
+def test_a_format_can_be_named_whatever_the_template_says(name: str) -> None:
+    chosen = named_format(name, "{{ messages[0].content }}", byte_level_tokenizer(), {})
+
+    assert chosen.name == name
+    assert (chosen.reasoning is not None) == name.startswith(("deepseek-r1", "deepseek-v3."))
+    assert "hello" in _text(chosen, user("hello"))
+
+
+def test_the_command_line_and_the_registry_know_the_same_formats() -> None:
+    with pytest.raises(SetupError) as refused:
+        named_format("x", None, byte_level_tokenizer())
+    assert str(refused.value) == f"there is no chat format 'x': name one of {', '.join(get_args(ChatFormatName)[1:])}"
+
+
+def test_a_template_that_is_not_there_cannot_be_named() -> None:
+    with pytest.raises(SetupError, match="no chat template"):
+        named_format("template", None, byte_level_tokenizer())
