@@ -21,10 +21,13 @@ __all__ = [
     "read_conversation",
     "require_content",
     "split_reasoning",
+    "wanted_effort",
     "wants_thinking",
 ]
 
 _THINKING_ARGS = ("thinking", "enable_thinking")
+_EFFORT_ARG = "reasoning_effort"
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Role(StrEnum):
@@ -79,22 +82,26 @@ _SYSTEM = (Role.SYSTEM, Role.DEVELOPER)
 COMMON_ROLES = frozenset({*_SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL})
 
 
+def wanted_effort(prompt: ChatPrompt) -> str | None:
+    """How much to think; None: nobody says so, or it is not at all."""
+    effort = prompt.effort or prompt.template_args.get(_EFFORT_ARG)
+    return None if effort == "none" else effort
+
+
 def wants_thinking(prompt: ChatPrompt, default: bool) -> bool:
     """Who says how much to think wants it to think."""
     if prompt.thinking is not None:
         return prompt.thinking
-    said = [value for name in _THINKING_ARGS if isinstance(value := prompt.template_args.get(name), bool)]
-    return said[0] if said else default or prompt.effort is not None
+    said = [prompt.template_args[name] for name in _THINKING_ARGS if name in prompt.template_args]
+    if prompt.template_args.get(_EFFORT_ARG) == "none":
+        said.append(False)
+    return bool(said[0]) if said else default or wanted_effort(prompt) is not None
 
 
 def read_conversation(prompt: ChatPrompt, roles: Collection[Role] = COMMON_ROLES) -> Conversation:
     """Raises InvalidRequest, naming the field, for what is malformed or has no place in a prompt."""
-    for name in prompt.template_args:
-        if name not in _THINKING_ARGS:
-            raise InvalidRequest(
-                f"{name!r} means nothing to this model's format; it takes {' and '.join(_THINKING_ARGS)}",
-                param=f"chat_template_kwargs.{name}",
-            )
+    for name, value in prompt.template_args.items():
+        _check_argument(name, value)
     if not prompt.messages:
         raise InvalidRequest("there are no messages", param=prompt.param)
     turns = [_read_turn(message, place, roles) for place, message in enumerate(prompt.messages)]
@@ -128,6 +135,19 @@ def as_json(value: Any, param: str, indent: int | None = None) -> str:
         return json.dumps(value, ensure_ascii=False, indent=indent)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"{param} cannot be written as JSON: {error}", param=param) from error
+
+
+def _check_argument(name: str, value: Any) -> None:
+    """The arguments that templates of thinking models take are taken without one, too."""
+    if name not in (*_THINKING_ARGS, _EFFORT_ARG):
+        problem = f"means nothing to this model's format; it takes {', '.join(_THINKING_ARGS)} and {_EFFORT_ARG}"
+    elif name == _EFFORT_ARG and value not in _EFFORTS:
+        problem = f"must be one of {', '.join(_EFFORTS)}"
+    elif name != _EFFORT_ARG and not isinstance(value, bool):
+        problem = "must be true or false"
+    else:
+        return
+    raise InvalidRequest(f"{name[:64]!r} {problem}", param=f"chat_template_kwargs.{name[:64]}")
 
 
 def _read_turn(message: Any, place: int, roles: Collection[Role]) -> Turn:

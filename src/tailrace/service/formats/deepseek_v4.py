@@ -12,6 +12,7 @@ from tailrace.service.formats.conversation import (
     Turn,
     read_conversation,
     split_reasoning,
+    wanted_effort,
     wants_thinking,
 )
 from tailrace.service.formats.deepseek_markup import ASSISTANT
@@ -53,11 +54,11 @@ class DeepSeekV4Encoder:
         except (TypeError, ValueError, RecursionError) as error:
             message = f"this conversation cannot be written for DeepSeek V4: {error}"
             raise InvalidRequest(message, param=prompt.param) from error
-        ranges = rendered.special_ranges
-        header = max([place for place, span in enumerate(ranges) if rendered.prompt[slice(*span)] == ASSISTANT])
+        text, ranges = rendered.prompt, rendered.special_ranges  # each is made anew when it is asked for
+        header = max([place for place, span in enumerate(ranges) if text[slice(*span)] == ASSISTANT])
         if not chat.wants_answer and chat.continued is None:  # the library always asks for an answer
-            return EncodedChat(_cut(rendered.prompt[: ranges[header][0]], ranges[:header]))
-        return EncodedChat(_cut(rendered.prompt, ranges), rendered.prompt[ranges[header][1] :])
+            return EncodedChat(_cut(text[: ranges[header][0]], ranges[:header]))
+        return EncodedChat(_cut(text, ranges), text[ranges[header][1] :])
 
     def _conversation(self, prompt: ChatPrompt, chat: Conversation, *, thinks: bool) -> "deepseek_recipe.Conversation":
         messages = [self._message(turn, thinks=thinks) for turn in chat.turns]
@@ -67,7 +68,7 @@ class DeepSeekV4Encoder:
             messages,
             thinking_mode=thinks,
             tools=self._tools(prompt),
-            reasoning_effort=None if prompt.effort is None else _EFFORTS.get(prompt.effort),
+            reasoning_effort=_EFFORTS.get(wanted_effort(prompt) or ""),
         )
 
     def _message(self, turn: Turn, *, thinks: bool) -> "Message":

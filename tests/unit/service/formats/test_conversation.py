@@ -105,10 +105,20 @@ def test_the_last_answer_is_taken_off_to_be_continued() -> None:
     assert not chat.wants_answer
 
 
-def test_arguments_of_a_template_that_nobody_reads_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match="it takes thinking and enable_thinking") as caught:
-        _read(user("Hi"), template_args={"documents": []})
-    assert caught.value.param == "chat_template_kwargs.documents"
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("documents", [], "it takes thinking, enable_thinking and reasoning_effort"),
+        ("thinking", "yes", "'thinking' must be true or false"),
+        ("enable_thinking", None, "'enable_thinking' must be true or false"),
+        ("reasoning_effort", 75, "must be one of none, minimal, "),
+        ("reasoning_effort", ["low"], "must be one of none, minimal, "),
+    ],
+)
+def test_template_arguments_that_nobody_reads_are_refused(name: str, value: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        _read(user("Hi"), template_args={name: value})
+    assert caught.value.param == f"chat_template_kwargs.{name}"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +129,9 @@ def test_arguments_of_a_template_that_nobody_reads_are_refused() -> None:
         ({"effort": "low"}, False, True),
         ({"effort": "low", "thinking": False}, False, False),
         ({"template_args": {"thinking": False}}, True, False),
-        ({"template_args": {"thinking": "no"}}, False, False),
+        ({"template_args": {"reasoning_effort": "low"}}, False, True),
+        ({"template_args": {"reasoning_effort": "none"}}, True, False),
+        ({"template_args": {"reasoning_effort": "none", "thinking": True}}, False, True),
     ],
 )
 def test_whether_to_think(options: dict[str, Any], default: bool, wanted: bool) -> None:

@@ -37,7 +37,9 @@ def test_it_thinks_unless_it_shall_not(options: dict[str, Any], tag: str) -> Non
     ("effort", "like"), [("minimal", "low"), ("medium", "high"), (None, "high"), ("xhigh", "high")]
 )
 def test_efforts_that_the_model_has_no_words_for_are_the_nearest(effort: str | None, like: str) -> None:
-    assert text_of(V4, user("Hi"), effort=effort) == text_of(V4, user("Hi"), effort=like)
+    prompt = text_of(V4, user("Hi"), effort=like)
+    assert text_of(V4, user("Hi"), effort=effort) == prompt
+    assert text_of(V4, user("Hi"), template_args={"reasoning_effort": like}) == prompt
 
 
 def test_users_are_one_turn() -> None:
