@@ -1,6 +1,7 @@
 """Answers to measure with, and a vocabulary in which they are tokens of about four characters."""
 
 import itertools
+import json
 from collections.abc import Mapping
 
 from tailrace.service.tokenizer import Tokenizer
@@ -15,6 +16,20 @@ PROSE = "The river runs a mile below the mill, where it once turned the wheel; t
 REASONING = "<think>\n" + "First, compare the two numbers: is 9.11 < 9.9? Both begin with 9, so look at the rest. "
 _ARGUMENTS = '{"city": "Lyon", "units": "metric", "days": [1, 2, 3], "notes": "' + PROSE * 4 + '"}'
 
+
+def _dsml(block: str) -> str:
+    """The same arguments, in tags."""
+    parameters = "".join(
+        [
+            f'<｜DSML｜parameter name="{name}" string="{"true" if isinstance(value, str) else "false"}">'
+            f"{value if isinstance(value, str) else json.dumps(value)}</｜DSML｜parameter>\n"
+            for name, value in json.loads(_ARGUMENTS).items()
+        ]
+    )
+    invoke = f'<｜DSML｜invoke name="get_weather">\n{parameters}</｜DSML｜invoke>'
+    return f"\n\n<｜DSML｜{block}>\n{invoke}\n</｜DSML｜{block}>"
+
+
 # One call after the other, each as the style writes it.
 CALLS: Mapping[str, str] = {
     "deepseek_v3": (
@@ -24,7 +39,10 @@ CALLS: Mapping[str, str] = {
     "deepseek_v31": (
         f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{_ARGUMENTS}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
     ),
+    "deepseek_v32": _dsml("function_calls"),
+    "deepseek_v4": _dsml("tool_calls"),
     "hermes": f'<tool_call>\n{{"name": "get_weather", "arguments": {_ARGUMENTS}}}\n</tool_call>\n',
+    "llama3": f'<|python_tag|>{{"name": "get_weather", "parameters": {_ARGUMENTS}}};',
 }
 
 

@@ -38,7 +38,7 @@ class TextMachine:
         self._stop = stop
         self._call_characters = call_characters
         self._num_fed = 0
-        self._num_opened = len(opened)
+        self._num_unseen = -len(opened)  # characters that the stage of reasoning did not see, less those it saw before
         self._num_free = 0  # in these characters no stop string ends
         self._reasoning_end = 0
         self._stop_certain: int | None = None  # the place in front of what the stop strings hold back
@@ -80,7 +80,7 @@ class TextMachine:
     def reasoning_end(self) -> int:
         """The place where the reasoning ends, its tags counted with it; 0 or less: there is none."""
         if self._reasoning is not None:
-            return self._reasoning.reasoning_end - self._num_opened
+            return self._reasoning.reasoning_end + self._num_unseen
         return self._reasoning_end
 
     def feed(self, text: str, *, is_free: bool = False) -> list[Segment]:
@@ -89,9 +89,11 @@ class TextMachine:
             self._num_free = self._num_fed
         if self._passes_as is not None and text and self._stopping_characters.isdisjoint(text):
             piece = self._passes_as(text)
-            if self._stop is None or self._passes_as is ReasoningPiece or self._stop.passes(text):
-                return [piece]
-            return self._searched(self._stop, piece, self._num_fed - len(text))
+            if self._passes_as is ReasoningPiece:
+                self._num_unseen += len(text)
+            elif self._stop is not None and not self._stop.passes(text):
+                return self._searched(self._stop, piece, self._num_fed - len(text))
+            return [piece]
         return self._feed_slowly(text)
 
     def finish(self) -> list[Segment]:

@@ -1,7 +1,7 @@
 """The stage that tells reasoning from answer: it knows the two tags, and nothing of what either side says.
 
-What of the text is markup, and in neither: the tags themselves, white space in front of a tag that the answer begins
-with, and line ends right behind a tag, which templates put between the parts. Everything else comes out as written, a
+What of the text is markup, and in neither: the tags themselves, some white space in front of a tag that the answer
+begins with, and line ends right behind a tag, which templates put between the parts. All else comes out as written, a
 line end in front of the closing tag too.
 """
 
@@ -16,6 +16,7 @@ from tailrace.service.parsing.segments import AnswerPiece, ReasoningPiece, Segme
 __all__ = ["ReasoningStage"]
 
 _SPACE = " \t\r\n"
+_MAX_LEADING_SPACE = 256
 _LINE_ENDS = "\n"
 
 
@@ -81,6 +82,8 @@ class ReasoningStage:
     def _begin(self, text: str) -> list[Segment]:
         begun = text.lstrip(_SPACE)
         self._held = ""
+        if len(text) - len(begun) > _MAX_LEADING_SPACE:
+            begun = text
         if begun.startswith(self._tags.begin):
             self._go_to(_Place.REASONING, is_behind_tag=True)
             return self._reason(begun[len(self._tags.begin) :])

@@ -152,6 +152,14 @@ def test_places_count_what_is_decided() -> None:
     assert taken_apart.reasoning_end == len("hm</think>")
 
 
+def test_the_end_of_reasoning_is_known_however_it_came() -> None:
+    text = "a long thought, of many words</think>so"
+    for pieces in ([text], text):
+        taken_apart = machine(opened="<think>\n")
+        read(taken_apart, *pieces)
+        assert taken_apart.reasoning_end == text.index("so")
+
+
 def test_at_a_stop_string_all_is_certain_up_to_it() -> None:
     for include_stop, certain in ((False, 4), (True, 6)):
         taken_apart = machine("ST", include_stop=include_stop)

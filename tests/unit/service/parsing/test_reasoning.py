@@ -69,6 +69,13 @@ def test_it_holds_what_may_become_a_tag_and_no_more() -> None:
     assert held == [1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 1, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0]
 
 
+def test_not_any_amount_of_white_space_is_in_front_of_a_tag() -> None:
+    for count, expected in ((256, ("hm", "")), (257, ("", "\n" * 257 + "<think>hm"))):
+        text = "\n" * count + "<think>hm"
+        for pieces in ([text], text):
+            assert parts(*pieces) == expected
+
+
 def test_it_knows_where_reasoning_ends() -> None:
     stage = ReasoningStage(ReasoningTags())
     assert stage.reasoning_end == 0
