@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.ops.api import ResidentExperts, SampleOutputs, SamplingInputs, StepInputs
+from tailrace.ops.api import ResidentExperts, SampleOutputs, SamplingInputs, StepInputs, TokenMasks
 from tailrace.ops.cpu.backend import CpuExecutable
 
 __all__ = ["CallTimes", "ClockedExecutable"]
@@ -55,6 +55,10 @@ class ClockedExecutable:
     @property
     def resident_experts(self) -> ResidentExperts | None:
         return self._executable.resident_experts
+
+    @property
+    def masks(self) -> TokenMasks:
+        return self._executable.masks
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         entered_s = time.monotonic()

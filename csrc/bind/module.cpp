@@ -170,6 +170,7 @@ struct PySampling {
     Vector<float> repetition_penalty, frequency_penalty, presence_penalty;
     Vector<int32_t> history_starts, history_ids, history_prompt_tokens, bias_starts, bias_ids;
     Vector<float> bias_values;
+    std::optional<Vector<int32_t>> mask_rows;
 
     Sampling view(size_t rows) const {
         for (size_t length :
@@ -178,6 +179,7 @@ struct PySampling {
               history_prompt_tokens.shape(0), history_starts.shape(0) - 1, bias_starts.shape(0) - 1}) {
             require(length == rows, "sampling: an array has another number of rows than the step samples");
         }
+        require(!mask_rows || mask_rows->shape(0) == rows, "sampling: mask_rows has another number of rows");
         require(history_starts.data()[0] == 0 && bias_starts.data()[0] == 0 &&
                     history_starts.data()[rows] == static_cast<int64_t>(history_ids.shape(0)) &&
                     bias_starts.data()[rows] == static_cast<int64_t>(bias_ids.shape(0)) &&
@@ -198,7 +200,8 @@ struct PySampling {
                 history_prompt_tokens.data(),
                 bias_starts.data(),
                 bias_ids.data(),
-                bias_values.data()};
+                bias_values.data(),
+                mask_rows ? mask_rows->data() : nullptr};
     }
 };
 
@@ -233,6 +236,16 @@ nb::ndarray<const float, nb::numpy, nb::ndim<2>> logits(nb::handle_t<Program> se
     return {program.logits(),
             {static_cast<size_t>(program.limits().max_samples), static_cast<size_t>(program.vocab())},
             self};
+}
+
+nb::ndarray<uint32_t, nb::numpy, nb::ndim<2>> mask_rows(nb::handle_t<Masks> self) {
+    const auto& masks = nb::cast<Masks&>(self);
+    return {masks.words(), {static_cast<size_t>(masks.num_rows()), static_cast<size_t>(masks.num_words())}, self};
+}
+
+void tell_mask(Masks& masks, int row, int64_t position) {
+    require(row >= 0 && row < masks.num_rows(), "masks: no such row");
+    masks.tell(row, position);
 }
 
 nb::ndarray<uint8_t, nb::numpy, nb::ndim<2>> pool(nb::handle_t<Program> self) {
@@ -311,14 +324,20 @@ NB_MODULE(_native, module) {
     nb::class_<PySampling>(module, "Sampling")
         .def(nb::init<Vector<float>, Vector<float>, Vector<int32_t>, Vector<float>, Vector<uint64_t>, Vector<int64_t>,
                       Vector<int32_t>, Vector<float>, Vector<float>, Vector<float>, Vector<int32_t>, Vector<int32_t>,
-                      Vector<int32_t>, Vector<int32_t>, Vector<int32_t>, Vector<float>>(),
+                      Vector<int32_t>, Vector<int32_t>, Vector<int32_t>, Vector<float>,
+                      std::optional<Vector<int32_t>>>(),
              "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "seed"_a, "position"_a, "num_logprobs"_a,
              "repetition_penalty"_a, "frequency_penalty"_a, "presence_penalty"_a, "history_starts"_a, "history_ids"_a,
-             "history_prompt_tokens"_a, "bias_starts"_a, "bias_ids"_a, "bias_values"_a);
+             "history_prompt_tokens"_a, "bias_starts"_a, "bias_ids"_a, "bias_values"_a, "mask_rows"_a = nb::none());
 
     nb::class_<PySamples>(module, "Samples")
         .def(nb::init<Output<int32_t, 1>, Output<float, 1>, Output<int32_t, 2>, Output<float, 2>>(), "token_ids"_a,
              "logprobs"_a, "top_ids"_a, "top_logprobs"_a);
+
+    nb::class_<Masks>(module, "Masks")
+        .def_prop_ro("rows", &mask_rows)
+        .def("tell", &tell_mask, "row"_a, "position"_a)
+        .def_prop_ro("waited_s", &Masks::waited_s);
 
     nb::class_<Program>(module, "Program")
         .def(
@@ -350,6 +369,7 @@ NB_MODULE(_native, module) {
         .def("profile", &profile, "step"_a)
         .def("draw", &draw, "step"_a, "sampling"_a, "samples"_a)
         .def("logits", &logits)
+        .def_prop_ro("masks", &Program::masks)
         .def("copy_block", &Program::copy_block, "source"_a, "target"_a, "num_tokens"_a)
         .def("commit", &Program::commit, "first"_a, "count"_a)
         .def("populate", &Program::populate, "first"_a, "count"_a, nb::call_guard<nb::gil_scoped_release>())

@@ -24,6 +24,7 @@ void route(const Routing& routing, const float* logits, const float* bias, float
            float* weights);
 void add_scaled(const float* x, float scale, int n, float* out);
 int arg_max(const float* x, int n);
+void forbid(const float* x, const uint32_t* allowed, int n, float* out);
 int top(const float* x, int n, int count, int32_t* ids);
 int collect(const float* x, int n, float least, float below, int32_t* ids);
 int select(const float* x, int n, int count, float* scratch, int32_t* ids);

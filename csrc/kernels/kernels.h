@@ -197,6 +197,8 @@ struct Kernels {
                   float* weights);
     void (*add_scaled)(const float* x, float scale, int n, float* out);  // out += scale * x
 
+    // out = x where the bit of a number is set, else -inf; out may be x.
+    void (*forbid)(const float* x, const uint32_t* allowed, int n, float* out);
     int (*arg_max)(const float* x, int n);                       // the lowest index among equals
     int (*top)(const float* x, int n, int count, int32_t* ids);  // the `count` largest, the lower index among equals
     int (*collect)(const float* x, int n, float least, float below, int32_t* ids);  // least <= x < below, ascending

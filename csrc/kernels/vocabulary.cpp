@@ -15,6 +15,17 @@ float largest_of(const float* x, int n) {
     return largest(best);
 }
 
+constexpr uint32_t kBits[32] = {
+    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,  1u << 8,  1u << 9,  1u << 10,
+    1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21,
+    1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
+};
+
+// Of 32 numbers. Against a table of bits, for which every compiler has vectors.
+void forbid_some(const float* x, uint32_t word, float* out) {
+    for (int k = 0; k < 32; ++k) out[k] = word & kBits[k] ? x[k] : kLowest;
+}
+
 }  // namespace
 
 int arg_max(const float* x, int n) {
@@ -27,6 +38,23 @@ int arg_max(const float* x, int n) {
         if (bits != 0) return i + __builtin_ctz(bits);
     }
     return 0;
+}
+
+// Whole words of ones or zeros are common: most tokens are allowed within a string, few elsewhere.
+void forbid(const float* x, const uint32_t* allowed, int n, float* out) {
+    for (int i = 0; i < n; i += 32) {
+        const uint32_t word = allowed[i / 32];
+        const int count = n - i < 32 ? n - i : 32;
+        if (word == 0) {
+            for (int k = 0; k < count; ++k) out[i + k] = kLowest;
+        } else if (count < 32) {
+            for (int k = 0; k < count; ++k) out[i + k] = word >> k & 1 ? x[i + k] : kLowest;
+        } else if (word != ~0u) {
+            forbid_some(x + i, word, out + i);
+        } else if (x != out) {
+            for (int k = 0; k < 32; ++k) out[i + k] = x[i + k];
+        }
+    }
 }
 
 int top(const float* x, int n, int count, int32_t* ids) {

@@ -89,6 +89,7 @@ void Program::finish(const FloatBuffer& logits, int num_embeddings) {
         scratches_.emplace_back(scratch_bytes_);
         samplers_.emplace_back(kernels_, logits.cols);
     }
+    masks_ = std::make_shared<Masks>(2 * limits_.max_sequences, logits.cols);
     auto* head = dynamic_cast<GemmStage*>(last_stage());
     picks_best_ = head && head->out.offset == logits.offset;
     if (picks_best_) head->is_head = true;
@@ -188,9 +189,15 @@ void Program::run(int thread, int stage, int piece) {
             samples_->token_ids[row] = best == kNoCandidate ? 0 : id_of(best);
         }
     } else {
-        samplers_[thread].draw(logits() + static_cast<size_t>(piece) * vocab(), *sampling_, piece, *samples_);
+        draw(thread, piece);
     }
     if (times_) (*times_)[thread * num_pieces_.size() + stage] = std::chrono::steady_clock::now();
+}
+
+void Program::draw(int thread, int row) {
+    const int mask = mask_row(*sampling_, row);
+    samplers_[thread].draw(logits() + static_cast<size_t>(row) * vocab(), *sampling_, row,
+                           mask < 0 ? nullptr : masks_->wait_for(mask, sampling_->position[row]), *samples_);
 }
 
 void Program::lay_out(const Step& step) {
@@ -242,6 +249,7 @@ void Program::check(const Sampling& sampling, int num_samples) const {
         require(sampling.history_prompt_tokens[row] >= 0 &&
                     (history == 0 || sampling.history_prompt_tokens[row] <= history),
                 "sampling: more prompt tokens than the history has");
+        require(mask_row(sampling, row) < masks_->num_rows(), "sampling: a row of the masks that there is not");
     }
     for (int i = 0; i < sampling.history_starts[num_samples]; ++i) {
         require(is_within(sampling.history_ids[i], vocab()), "sampling: a history token outside of the vocabulary");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "program/masks.h"
 #include "program/memory.h"
 #include "program/pool.h"
 #include "program/queries.h"
@@ -59,6 +60,8 @@ class Program final : private Work {
     std::vector<double> profile(const Step& step);
     // Tokens of the last step's contexts that attention read once for several sequences, not counting that once.
     int64_t shared_reads() const { return queries_.saved_tokens(); }
+    // Of the rows that a sampling names; there from `finish` on.
+    const std::shared_ptr<Masks>& masks() const { return masks_; }
     const float* logits() const { return reinterpret_cast<const float*>(activations_.data() + logits_.offset); }
 
     void copy_block(int source, int target, int num_tokens);
@@ -81,6 +84,7 @@ class Program final : private Work {
     void check_blocks(const char* what, int first, int count) const;
     void lay_out(const Step& step);
     void look_at_sampling();
+    void draw(int thread, int row);
 
     std::shared_ptr<const Weights> weights_;
     const Kernels& kernels_;
@@ -99,6 +103,7 @@ class Program final : private Work {
     int num_embeddings_ = 0;
     bool picks_best_ = false;  // the last stage can choose the best token itself
     std::vector<Sampler> samplers_;
+    std::shared_ptr<Masks> masks_;
     std::unique_ptr<std::atomic<Candidate>[]> bests_;  // [max_samples]
     std::vector<int32_t> row_sequences_;
     QueryPlan queries_;

@@ -18,9 +18,11 @@ Candidate candidate(float logit, int id) {
 
 int id_of(Candidate candidate) { return static_cast<int>(candidate & 0xffffffff); }
 
+int mask_row(const Sampling& sampling, int row) { return sampling.mask_rows ? sampling.mask_rows[row] : -1; }
+
 bool wants_best_only(const Sampling& sampling, int row) {
-    return (sampling.temperature[row] == 0.0f || sampling.top_k[row] == 1) && sampling.num_logprobs[row] < 0 &&
-           sampling.history_starts[row] == sampling.history_starts[row + 1] &&
+    return mask_row(sampling, row) < 0 && (sampling.temperature[row] == 0.0f || sampling.top_k[row] == 1) &&
+           sampling.num_logprobs[row] < 0 && sampling.history_starts[row] == sampling.history_starts[row + 1] &&
            sampling.bias_starts[row] == sampling.bias_starts[row + 1];
 }
 
@@ -46,10 +48,13 @@ Sampler::Sampler(const Kernels& kernels, int vocab)
       weights_(vocab),
       ids_(vocab),
       candidates_(vocab),
-      counts_(vocab) {}
+      counts_(vocab) {
+    few_ids_.reserve(most_few() + 32);
+}
 
-void Sampler::draw(const float* logits, const Sampling& sampling, int row, const Samples& out) {
-    out.token_ids[row] = pick(adjust(logits, sampling, row), sampling, row);
+void Sampler::draw(const float* logits, const Sampling& sampling, int row, const uint32_t* mask, const Samples& out) {
+    const float* adjusted = adjust(logits, sampling, row);
+    out.token_ids[row] = mask ? pick_allowed(adjusted, sampling, row, mask) : pick(adjusted, vocab_, sampling, row);
     if (sampling.num_logprobs[row] >= 0) {
         report(logits, row, std::min(sampling.num_logprobs[row], kMaxTopLogprobs), out);
     }
@@ -85,14 +90,42 @@ void Sampler::penalize(const Sampling& sampling, int row) {
     }
 }
 
-int Sampler::pick(const float* logits, const Sampling& sampling, int row) {
-    if (sampling.temperature[row] == 0.0f || sampling.top_k[row] == 1) return kernels_.arg_max(logits, vocab_);
-    return pick_by_chance(logits, sampling, row);
+int Sampler::pick_allowed(const float* logits, const Sampling& sampling, int row, const uint32_t* mask) {
+    float* allowed = adjusted_.data();
+    if (find_few(mask)) {
+        // Side by side, they are chosen from as from a small vocabulary. The adjusted logits may be moved within
+        // themselves: no id is lower than its place.
+        const int count = static_cast<int>(few_ids_.size());
+        for (int i = 0; i < count; ++i) allowed[i] = logits[few_ids_[i]];
+        if (count == 0) return kNoToken;
+        const int place = pick(allowed, count, sampling, row);
+        return allowed[place] > -INFINITY ? few_ids_[place] : kNoToken;
+    }
+    kernels_.forbid(logits, mask, vocab_, allowed);
+    const int id = pick(allowed, vocab_, sampling, row);
+    return allowed[id] > -INFINITY ? id : kNoToken;
+}
+
+// Whether the mask allows so few tokens that it pays to look at nothing else; finds them then.
+bool Sampler::find_few(const uint32_t* mask) {
+    few_ids_.clear();
+    for (int first = 0; first < vocab_; first += 32) {
+        uint32_t word = mask[first / 32];
+        if (vocab_ - first < 32) word &= (1u << (vocab_ - first)) - 1;
+        for (; word != 0; word &= word - 1) few_ids_.push_back(first + __builtin_ctz(word));
+        if (few_ids_.size() > most_few()) return false;
+    }
+    return true;
+}
+
+int Sampler::pick(const float* logits, int n, const Sampling& sampling, int row) {
+    if (sampling.temperature[row] == 0.0f || sampling.top_k[row] == 1) return kernels_.arg_max(logits, n);
+    return pick_by_chance(logits, n, sampling, row);
 }
 
 // Appends what weighs at least `least` and less than `below` to the candidates, in order; how many there are then.
-int Sampler::collect(const float* logits, float least, float below, int count) {
-    const int found = kernels_.collect(weights_.data(), vocab_, least, below, ids_.data());
+int Sampler::collect(const float* logits, int n, float least, float below, int count) {
+    const int found = kernels_.collect(weights_.data(), n, least, below, ids_.data());
     const int first = count;
     for (int i = 0; i < found; ++i) {
         const Candidate next = candidate(logits[ids_[i]], ids_[i]);
@@ -102,14 +135,14 @@ int Sampler::collect(const float* logits, float least, float below, int count) {
     return count;
 }
 
-int Sampler::pick_by_chance(const float* logits, const Sampling& sampling, int row) {
-    const int best = kernels_.arg_max(logits, vocab_);
+int Sampler::pick_by_chance(const float* logits, int n, const Sampling& sampling, int row) {
+    const int best = kernels_.arg_max(logits, n);
     if (!(logits[best] > -INFINITY)) return best;  // every token is forbidden, or no logit a number
-    kernels_.exp_scaled(logits, vocab_, logits[best], sampling.temperature[row], weights_.data());
+    kernels_.exp_scaled(logits, n, logits[best], sampling.temperature[row], weights_.data());
     // A weight of zero is never drawn.
     const float least = std::max(sampling.min_p[row], std::numeric_limits<float>::denorm_min());
-    double total = kernels_.sum_at_least(weights_.data(), vocab_, least);
-    const int top_k = sampling.top_k[row] > 0 ? sampling.top_k[row] : vocab_;
+    double total = kernels_.sum_at_least(weights_.data(), n, least);
+    const int top_k = sampling.top_k[row] > 0 ? sampling.top_k[row] : n;
     const double chance = uniform(sampling.seed[row], static_cast<uint64_t>(sampling.position[row]));
     const auto weight = [this](int i) { return weights_[id_of(candidates_[i])]; };
     // The likeliest few nearly always decide: sort only them, and the tail bit by bit if they do not.
@@ -117,11 +150,11 @@ int Sampler::pick_by_chance(const float* logits, const Sampling& sampling, int r
     float below = INFINITY;
     for (float wanted_least = 0x1p-4f;; wanted_least = wanted_least > 0x1p-24f ? wanted_least * 0x1p-4f : 0.0f) {
         const float threshold = std::max(wanted_least, least);
-        count = collect(logits, threshold, below, count);
+        count = collect(logits, n, threshold, below, count);
         below = threshold;
         const bool is_cut = count >= top_k;
         const bool is_complete = is_cut || threshold == least;
-        if (!is_complete && top_k < vocab_) continue;
+        if (!is_complete && top_k < n) continue;
         if (is_cut) {
             count = top_k;
             total = 0.0;
@@ -149,7 +182,8 @@ int Sampler::pick_by_chance(const float* logits, const Sampling& sampling, int r
 void Sampler::report(const float* logits, int row, int num_top, const Samples& out) const {
     const float max = logits[kernels_.arg_max(logits, vocab_)];
     const float log_total = max + std::log(kernels_.sum_exp(logits, vocab_, max));
-    out.logprobs[row] = logits[out.token_ids[row]] - log_total;
+    const int32_t drawn = out.token_ids[row];
+    out.logprobs[row] = drawn == kNoToken ? -INFINITY : logits[drawn] - log_total;
     int32_t* ids = out.top_ids + static_cast<size_t>(row) * kMaxTopLogprobs;
     const int count = num_top > 0 ? kernels_.top(logits, vocab_, num_top, ids) : 0;
     for (int i = 0; i < count; ++i) out.top_logprobs[row * kMaxTopLogprobs + i] = logits[ids[i]] - log_total;

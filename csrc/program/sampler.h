@@ -25,9 +25,11 @@ struct Sampling {
     const int32_t* bias_starts;
     const int32_t* bias_ids;
     const float* bias_values;
+    const int32_t* mask_rows;  // -1: every token may be drawn; null: no row has a mask
 };
 
 constexpr int kMaxTopLogprobs = 20;
+constexpr int32_t kNoToken = -1;  // a mask leaves none that can be drawn
 
 struct Samples {
     int32_t* token_ids;
@@ -45,6 +47,9 @@ constexpr Candidate kNoCandidate = ~Candidate{0};
 Candidate candidate(float logit, int id);
 int id_of(Candidate candidate);
 
+// The row of the masks that says what may be drawn, or -1.
+int mask_row(const Sampling& sampling, int row);
+
 // Whether nothing but the best token of a row is asked for.
 bool wants_best_only(const Sampling& sampling, int row);
 
@@ -53,14 +58,19 @@ class Sampler {
   public:
     Sampler(const Kernels& kernels, int vocab);
 
-    void draw(const float* logits, const Sampling& sampling, int row, const Samples& out);
+    // `mask`: a bit for each token, whether it may be drawn; null: all may.
+    void draw(const float* logits, const Sampling& sampling, int row, const uint32_t* mask, const Samples& out);
 
   private:
     const float* adjust(const float* logits, const Sampling& sampling, int row);
     void penalize(const Sampling& sampling, int row);
-    int pick(const float* logits, const Sampling& sampling, int row);
-    int pick_by_chance(const float* logits, const Sampling& sampling, int row);
-    int collect(const float* logits, float least, float below, int count);
+    int pick_allowed(const float* logits, const Sampling& sampling, int row, const uint32_t* mask);
+    bool find_few(const uint32_t* mask);
+    size_t most_few() const { return static_cast<size_t>(vocab_) / 32; }
+    // Of the first n logits.
+    int pick(const float* logits, int n, const Sampling& sampling, int row);
+    int pick_by_chance(const float* logits, int n, const Sampling& sampling, int row);
+    int collect(const float* logits, int n, float least, float below, int count);
     void report(const float* logits, int row, int num_top, const Samples& out) const;
 
     const Kernels& kernels_;
@@ -69,6 +79,7 @@ class Sampler {
     std::vector<float> weights_;  // exp((logit - max) / temperature)
     std::vector<int32_t> ids_;
     std::vector<Candidate> candidates_;  // best first
+    std::vector<int32_t> few_ids_;       // that a mask allows, ascending; if they are few
     std::vector<int32_t> counts_;        // by token; all zero between rows
 };
 

@@ -4,6 +4,7 @@
 //
 // Prints a line for each instruction set and kernel, and fails when one of them differs.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -815,6 +816,14 @@ Values choices(const Kernels& kernels) {
         values.push_back(kernels.collect(x.data(), count - 1, 3.0f, 8.0f, ids.data()));
         append(values, ids);
         values.push_back(kernels.read_floats(x.data(), count));
+        std::vector<uint32_t> allowed((count + 31) / 32);
+        for (uint32_t& word : allowed) word = std::array{0u, ~0u, 0x80000001u, 0x6db6db6du}[random.whole(0, 3)];
+        std::vector<float> left(count);
+        kernels.forbid(x.data(), allowed.data(), count, left.data());
+        for (int i = 0; i < count; ++i) {
+            const float wanted = allowed[i / 32] >> i % 32 & 1 ? x[i] : -INFINITY;
+            values.push_back(left[i] == wanted ? 1.0 : NAN);  // which equals nothing
+        }
     }
     return values;
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_TOP_LOGPROBS",
+    "NO_TOKEN",
     "Backend",
     "Ceilings",
     "Executable",
@@ -31,9 +32,11 @@ __all__ = [
     "SampleOutputs",
     "SamplingInputs",
     "StepInputs",
+    "TokenMasks",
 ]
 
 MAX_TOP_LOGPROBS = 20
+NO_TOKEN = -1  # drawn where a mask leaves nothing that can be
 
 Progress = Callable[[int, int], None]  # weights taken, weights in all
 KvFormat = Literal["bf16", "int8", "fp8_e4m3", "f32"]
@@ -77,9 +80,10 @@ class StepInputs:
 class SamplingInputs:
     """How each sampled row is drawn, S rows. Ragged parts: row s owns [starts[s], starts[s + 1]).
 
-    Order: repetition, frequency and presence penalty over the history; then the biases; then, unless temperature is 0
-    (arg max, lowest id among equals): divide by temperature, keep min_p, top_k, top_p, draw by (seed, position).
-    Log probabilities are those of the model, before all of this.
+    Order: repetition, frequency and presence penalty over the history; then the biases; then the mask, which leaves the
+    logits of what it allows as they are and makes all others -inf; then, unless temperature is 0 (arg max, lowest id
+    among equals): divide by temperature, keep min_p, top_k, top_p, draw by (seed, position). Where a mask leaves no
+    logit above -inf, NO_TOKEN is drawn. Log probabilities are those of the model, before all of this.
     """
 
     temperature: "NDArray[np.float32]"
@@ -98,6 +102,7 @@ class SamplingInputs:
     bias_starts: "NDArray[np.int32]"  # [S + 1]
     bias_ids: "NDArray[np.int32]"
     bias_values: "NDArray[np.float32]"  # -inf forbids a token
+    mask_rows: "NDArray[np.int32] | None" = None  # of `TokenMasks`; -1, or None for all: every token may be drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,28 @@ class SampleOutputs:
     logprobs: "NDArray[np.float32]"  # [S]
     top_ids: "NDArray[np.int32]"  # [S, MAX_TOP_LOGPROBS], best first
     top_logprobs: "NDArray[np.float32]"  # [S, MAX_TOP_LOGPROBS]
+
+
+class TokenMasks(Protocol):
+    """Which tokens may be drawn, a row for each sequence that has a guide.
+
+    Another thread writes a row while the step runs that will draw with it, and then tells for which position it holds:
+    a draw waits for its own. Whoever lets a step begin sees to it that this comes.
+    """
+
+    @property
+    def rows(self) -> "NDArray[np.uint32]":
+        """[2 * max_sequences, ceil(vocab / 32)]: bit i of word w says whether token 32 w + i may be drawn."""
+        ...
+
+    @property
+    def waited_s(self) -> float:
+        """How long draws have waited, all together."""
+        ...
+
+    def tell(self, row: int, position: int) -> None:
+        """What is in the row holds from now on, for this position. May be called by any thread."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +188,11 @@ class Executable(Protocol):
     @property
     def resident_experts(self) -> ResidentExperts | None:
         """None where all experts are in memory, if there are any."""
+        ...
+
+    @property
+    def masks(self) -> TokenMasks:
+        """What `mask_rows` of a sampling name. They may be written at any time, and outlive this."""
         ...
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:

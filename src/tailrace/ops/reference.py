@@ -31,6 +31,7 @@ from tailrace.ops.program import (
 from tailrace.ops.reference_cache import Rows, caches_within
 from tailrace.ops.reference_experts import experts
 from tailrace.ops.reference_latent import latent_attention, select_positions
+from tailrace.ops.reference_masks import ReferenceMasks
 from tailrace.ops.reference_math import Array, attention, matmul, rms_norm, swiglu, turn
 from tailrace.ops.reference_sampling import sample
 from tailrace.ops.reference_scope import Scope
@@ -129,6 +130,7 @@ class ReferenceExecutable:
         block_values = program.kv_values_per_token * limits.block_tokens
         self._blocks = np.zeros((limits.num_blocks, block_values), np.float32)
         self._caches = caches_within(self._blocks, program.caches, limits.block_tokens)
+        self.masks = ReferenceMasks(2 * limits.max_sequences, program.logits.cols)
 
     @property
     def kv_bytes_per_block(self) -> int:
@@ -160,7 +162,8 @@ class ReferenceExecutable:
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         """Compute a step and draw one token a sampled row."""
-        return sample(self.logits(step), sampling)
+        logits = self.logits(step)
+        return sample(logits, sampling, self.masks.allowed(sampling))
 
     def logits(self, step: StepInputs) -> Array:
         """Compute a step; the logits [S, vocab] of its sampled rows. Raises EngineError when it breaks the limits."""

@@ -1,11 +1,12 @@
 """The specification of sampling, one row at a time: see `api.SamplingInputs` for the order of its steps."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.ops.api import MAX_TOP_LOGPROBS, SampleOutputs, SamplingInputs
+from tailrace.ops.api import MAX_TOP_LOGPROBS, NO_TOKEN, SampleOutputs, SamplingInputs
 
 __all__ = ["philox4x32", "sample", "uniform"]
 
@@ -54,9 +55,10 @@ class _Row:
     output_ids: NDArray[np.int32]
     bias_ids: NDArray[np.int32]
     bias_values: NDArray[np.float32]
+    allowed: NDArray[np.bool_] | None  # by token; None: all are
 
 
-def _row(inputs: SamplingInputs, s: int) -> _Row:
+def _row(inputs: SamplingInputs, s: int, allowed: NDArray[np.bool_] | None) -> _Row:
     history = slice(inputs.history_starts[s], inputs.history_starts[s + 1])
     biases = slice(inputs.bias_starts[s], inputs.bias_starts[s + 1])
     prompt_ids, output_ids = np.split(inputs.history_ids[history], [inputs.history_prompt_tokens[s]])
@@ -74,11 +76,14 @@ def _row(inputs: SamplingInputs, s: int) -> _Row:
         output_ids=output_ids,
         bias_ids=inputs.bias_ids[biases],
         bias_values=inputs.bias_values[biases],
+        allowed=allowed,
     )
 
 
-def sample(logits: NDArray[np.float32], inputs: SamplingInputs) -> SampleOutputs:
-    """Draw one token a row of `logits` [S, vocab]."""
+def sample(
+    logits: NDArray[np.float32], inputs: SamplingInputs, allowed: Sequence[NDArray[np.bool_] | None] | None = None
+) -> SampleOutputs:
+    """Draw one token a row of `logits` [S, vocab]; `allowed` says of each row by token what may be drawn."""
     num_samples = len(logits)
     outputs = SampleOutputs(
         token_ids=np.zeros(num_samples, np.int32),
@@ -87,7 +92,7 @@ def sample(logits: NDArray[np.float32], inputs: SamplingInputs) -> SampleOutputs
         top_logprobs=np.zeros((num_samples, MAX_TOP_LOGPROBS), np.float32),
     )
     for s, row_logits in enumerate(logits):
-        outputs.token_ids[s] = _draw(row_logits, _row(inputs, s))
+        outputs.token_ids[s] = _draw(row_logits, _row(inputs, s, None if allowed is None else allowed[s]))
         if inputs.num_logprobs[s] >= 0:
             _report_logprobs(outputs, s, row_logits, int(inputs.num_logprobs[s]))
     return outputs
@@ -97,7 +102,8 @@ def _report_logprobs(outputs: SampleOutputs, s: int, logits: NDArray[np.float32]
     """Fill row `s` with the model's own log probabilities: of the drawn token and of the best ones."""
     logprobs = _log_softmax(logits)
     best = _best_first(logprobs)[: min(num_best, MAX_TOP_LOGPROBS)]
-    outputs.logprobs[s] = logprobs[outputs.token_ids[s]]
+    drawn = outputs.token_ids[s]
+    outputs.logprobs[s] = -np.inf if drawn == NO_TOKEN else logprobs[drawn]
     outputs.top_ids[s, : len(best)] = best
     outputs.top_logprobs[s, : len(best)] = logprobs[best]
 
@@ -110,6 +116,10 @@ def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _draw(logits: NDArray[np.float32], row: _Row) -> int:
     adjusted = _biased(_penalised(logits, row), row)
+    if row.allowed is not None:
+        adjusted = np.where(row.allowed, adjusted, np.float32(-np.inf))
+        if np.isneginf(adjusted.max()):
+            return NO_TOKEN
     if row.temperature == 0.0 or np.isneginf(adjusted.max()):
         return int(adjusted.argmax())  # the first, so the lowest id, among equals
     weights = _weights(adjusted, row.temperature)

@@ -214,6 +214,7 @@ class CpuExecutable:
             store.packed.map_in()  # else the first steps would, of which the step-time model learns
         self._kv_bytes_per_block = native.block_bytes
         self._native: _native.Program | None = native
+        self._masks = native.masks
         self._outputs = SampleOutputs(
             token_ids=np.zeros(limits.max_samples, np.int32),
             logprobs=np.zeros(limits.max_samples, np.float32),
@@ -247,6 +248,10 @@ class CpuExecutable:
     def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:
         """Of each mixture of experts, in order, how many rows each expert has computed; may be read at any time."""
         return self._expert_loads.read()
+
+    @property
+    def masks(self) -> _native.Masks:
+        return self._masks
 
     @property
     def shared_reads(self) -> int:
@@ -378,4 +383,5 @@ def _native_sampling(sampling: SamplingInputs) -> _native.Sampling:
         sampling.bias_starts,
         sampling.bias_ids,
         sampling.bias_values,
+        sampling.mask_rows,
     )
