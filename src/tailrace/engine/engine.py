@@ -8,10 +8,12 @@ from typing import Protocol
 
 from tailrace.classes import ServiceClasses
 from tailrace.engine.control import CacheControl
+from tailrace.engine.guidance import Guidance
+from tailrace.engine.guide_making import Made
 from tailrace.engine.intake import Intake, IntakeMessages
 from tailrace.engine.recorder import Recorder
 from tailrace.engine.watch import StepWatch, Unwatched
-from tailrace.errors import ModelError, Overloaded, RequestError
+from tailrace.errors import InvalidRequest, ModelError, Overloaded, RequestError, TailraceError
 from tailrace.records import KvRecord, RecordSink
 from tailrace.scheduler.plan import StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler
@@ -45,6 +47,7 @@ class Engine:
         reply: Reply,
         emit: RecordSink,
         watch: StepWatch | None = None,
+        guidance: Guidance | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -54,6 +57,7 @@ class Engine:
         self._publish = publish
         self._emit = emit
         self._watch = watch or Unwatched()
+        self._guidance = guidance
         self._clock = clock
         self._look_s = _IDLE_LOOK_S
         self._recorder = Recorder(scheduler, clock)
@@ -81,14 +85,19 @@ class Engine:
         else:
             self._fail_all("the engine was stopped")
         finally:
-            self._scheduler.store.close()
+            self._close()
 
     def run(self) -> None:
         """As `run_forever`, but what fails is raised, and no request hears of it: somebody else hands them back."""
         try:
             self._step_on()
         finally:
-            self._scheduler.store.close()
+            self._close()
+
+    def _close(self) -> None:
+        if self._guidance is not None:
+            self._guidance.close()
+        self._scheduler.store.close()
 
     def _step_on(self) -> None:
         while self.drain_intake():
@@ -114,7 +123,7 @@ class Engine:
         computed_s = self._clock()
         self._look_s = _LOOK_SHARE * (computed_s - started_s)
         with self.telling:
-            self._deliver(self._scheduler.commit(result, computed_s))
+            self._deliver([*self._end_faulty(), *self._scheduler.commit(result, computed_s)])
             self._emit(self._recorder.step(plan, started_s, planned_s, computed_s))
             self._tell()
         return True
@@ -151,30 +160,72 @@ class Engine:
                 return not messages.is_closed
 
     def _act_on(self, messages: IntakeMessages) -> None:
-        events: list[TokenEvent] = []
         self._watch.taking_in(messages.requests)
-        for request in messages.requests:
-            try:
-                self._scheduler.add(request)
-            except RequestError as error:
-                events.append(_refused(request, error))
+        events = [event for request in messages.requests if (event := self._add(request)) is not None]
+        if self._guidance is not None:
+            events += [event for made in self._guidance.drain() if (event := self._add_made(made)) is not None]
+        withdrawn = [*messages.withdrawn]
         for request_id, reason in messages.aborts:
             if (aborted := self._scheduler.abort(request_id, reason)) is not None:
                 events.append(aborted)
-        for request, reason in messages.withdrawn:
+            elif self._guidance is not None and (request := self._guidance.withdraw(request_id)) is not None:
+                withdrawn.append((request, reason))
+        for request, reason in withdrawn:
             events.append(TokenEvent(request.request_id, None, finish_reason=reason))
             self._emit(self._recorder.withdrawn(request, reason))
         self._deliver(events)
         for request_id, is_paused in messages.pauses:
-            if is_paused:
-                self._scheduler.pause(request_id)
-            else:
-                self._scheduler.proceed(request_id, self._clock())
+            self._set_paused(request_id, is_paused=is_paused)
         for query in messages.queries:
             self._control.answer(query)
         self._tell()
         if messages.aborts or messages.queries:
             self._emit(self._recorder.load())
+
+    def _add(self, request: Request) -> TokenEvent | None:
+        """Hand a request to the scheduler, or have its guide made before; its end, if it is refused."""
+        try:
+            if request.guide is None:
+                self._scheduler.add(request)
+            elif self._guidance is not None:
+                self._guidance.take(request)
+            else:
+                raise InvalidRequest("this engine follows no guides", param="guide")
+        except RequestError as error:
+            return _refused(request, error)
+        return None
+
+    def _add_made(self, made: Made) -> TokenEvent | None:
+        """Hand a request whose guide was made to the scheduler."""
+        request_id = made.request.request_id
+        if isinstance(made.guide, TailraceError):
+            return TokenEvent(request_id, None, finish_reason=FinishReason.ERROR, error=str(made.guide))
+        self._watch.taking_in([made.request])
+        try:
+            self._scheduler.add(made.request)
+        except RequestError as error:
+            return _refused(made.request, error)
+        if self._guidance is not None:
+            self._guidance.admit(made)
+        if made.is_paused:
+            self._scheduler.pause(request_id)
+        return None
+
+    def _set_paused(self, request_id: str, *, is_paused: bool) -> None:
+        if self._guidance is not None:
+            self._guidance.set_paused(request_id, is_paused=is_paused)
+        if is_paused:
+            self._scheduler.pause(request_id)
+        else:
+            self._scheduler.proceed(request_id, self._clock())
+
+    def _end_faulty(self) -> list[TokenEvent]:
+        """End those that no token was drawn for, since their guides have failed."""
+        events = []
+        for request_id, fault in (self._guidance.take_faults() if self._guidance is not None else {}).items():
+            if (ended := self._scheduler.abort(request_id, FinishReason.ERROR)) is not None:
+                events.append(ended._replace(error=fault))
+        return events
 
     def _rest(self) -> None:
         """Wait for requests, until there is something to tidy, or somebody has waited for a level for long enough."""
@@ -193,6 +244,8 @@ class Engine:
             if event.finish_reason is not None:
                 self._recorder.pool_changed()
                 self._intake.ended(event.request_id, self._clock())
+                if self._guidance is not None:
+                    self._guidance.ended(event.request_id)
         self._publish(events)
 
     def _tell(self) -> None:

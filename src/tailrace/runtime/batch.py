@@ -43,6 +43,9 @@ class SequenceTable:
         self._free.append(slot)
         return slot
 
+    def correct(self, request_id: str, position: int, token_id: int) -> None:
+        self.tokens[self._slots[request_id], position] = token_id
+
     def move_blocks(self, slices: Iterable[SequenceSlice]) -> None:
         """Append new blocks and leave behind those that were released."""
         for part in slices:

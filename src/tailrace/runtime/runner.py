@@ -1,7 +1,7 @@
 """Carries out a step plan on a device: plan -> arrays -> one back-end call -> sampled tokens. Decides nothing."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,21 @@ __all__ = ["Runner"]
 
 
 class Runner:
-    def __init__(self, executable: Executable, limits: Limits, eos_ids: tuple[int, ...]) -> None:
+    """`mask_rows` are the rows of the executable's masks with which requests draw; one that is not there has none."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        limits: Limits,
+        eos_ids: tuple[int, ...],
+        mask_rows: Mapping[str, int] | None = None,
+    ) -> None:
         self._executable = executable
         self._block_tokens = limits.block_tokens
         self._step_blocks = -(-limits.max_tokens // limits.block_tokens)
         self._sequences = SequenceTable(limits)
         self._sampling = SamplingTable(limits.max_sequences, eos_ids)
+        self._mask_rows = {} if mask_rows is None else mask_rows
         self._last: _Batch | None = None
 
     def run(self, plan: StepPlan) -> StepResult:
@@ -38,20 +47,29 @@ class Runner:
         self._last = batch
         return StepResult(plan.step_id, tokens, has_waited=not was_whole)
 
+    def correct(self, request_id: str, position: int, token_id: int) -> None:
+        """Before the next step: the token at this position is another one than was drawn."""
+        self._sequences.correct(request_id, position, token_id)
+        self._last = None
+
     def _assemble(self, plan: StepPlan) -> "_Batch":
         slots = self._sequences.slots(plan.slices)
         step = self._sequences.step(plan.slices, slots)
         rows = [row for row, part in enumerate(plan.slices) if part.is_sampled]
         positions = (step.starts + step.row_starts[1:] - step.row_starts[:-1])[rows]
+        request_ids = [plan.slices[row].request_id for row in rows]
         sampling = self._sampling.inputs(slots[rows], positions, self._sequences.tokens)
         return _Batch(
-            request_ids=[plan.slices[row].request_id for row in rows],
+            request_ids=request_ids,
             slots=slots[rows],
             step=step,
-            sampling=sampling,
+            sampling=replace(sampling, mask_rows=self._masks_of(request_ids)) if self._mask_rows else sampling,
             is_decode=len(step.token_ids) == len(rows) and not self._sampling.has_extras(slots[rows]),
             has_logprobs=bool(sampling.num_logprobs.max(initial=-1) >= 0),
         )
+
+    def _masks_of(self, request_ids: Sequence[str]) -> NDArray[np.int32]:
+        return np.array([self._mask_rows.get(request_id, -1) for request_id in request_ids], np.int32)
 
     def _update(self, plan: StepPlan) -> None:
         if plan.committed:

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tailrace.ops.api import MAX_TOP_LOGPROBS, SampleOutputs, SamplingInputs, StepInputs
+from tailrace.ops.reference_masks import ReferenceMasks
 from tailrace.runtime.runner import Runner
 from tailrace.scheduler.plan import BlockCopy, BlockMove, SequenceEntry, SequenceSlice, StepPlan, StepResult
 from tailrace.types import SamplingParams
@@ -25,6 +26,7 @@ class Recorder:
     is_whole = True
     expert_loads: tuple[NDArray[np.uint64], ...] = ()
     resident_experts = None
+    masks = ReferenceMasks(8, 64)
 
     def __init__(self) -> None:
         self.seen: list[tuple[StepInputs, SamplingInputs]] = []
@@ -160,6 +162,38 @@ def test_log_probabilities_come_in_every_step_of_steady_decode() -> None:
         result = runner.run(plan(2 + step_id, decode("a", 3 + step_id), decode("b", 2 + step_id)))
 
         assert [token.logprob for token in result.sampled] == [-0.5, -0.5]
+
+
+def test_steady_decode_draws_with_the_same_rows_of_masks() -> None:
+    recorder = Recorder()
+    rows = {"b": 5}
+    runner = Runner(recorder, LIMITS, eos_ids=(), mask_rows=rows)
+    runner.run(first())
+    for step_id in range(3):
+        runner.run(plan(2 + step_id, decode("a", 3 + step_id), decode("b", 2 + step_id)))
+    rows.clear()
+    runner.run(plan(5, decode("a", 6), left=["b"]))
+
+    for _, sampling in recorder.seen[:-1]:
+        assert sampling.mask_rows is not None
+        assert sampling.mask_rows.tolist() == [-1, 5]
+    assert all(step is recorder.steps[1] for step in recorder.steps[1:-1])  # kept, not rebuilt
+    assert recorder.seen[-1][1].mask_rows is None
+
+
+def test_a_token_that_was_corrected_is_fed_and_remembered() -> None:
+    recorder = Recorder()
+    runner = Runner(recorder, LIMITS, eos_ids=())
+    runner.run(first())
+    runner.run(plan(2, decode("a", 3), decode("b", 2)))
+    runner.correct("b", 3, 77)  # drawn was 121
+    runner.run(plan(3, decode("a", 4), decode("b", 3)))
+    runner.run(plan(4, decode("a", 5), left=["b"]))
+    runner.run(plan(5, SequenceSlice("b", 0, 4, True, (9,)), entered=[entry("b", [4, 5, 111, 77])]))
+
+    assert recorder.seen[2][0].token_ids.tolist() == [120, 77]
+    assert recorder.seen[2][0].starts.tolist() == [4, 3]
+    assert recorder.seen[3][0].token_ids.tolist() == [130]
 
 
 def test_a_move_within_steady_decode_is_seen_by_the_arrays_that_are_kept() -> None:
