@@ -2,17 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from tailrace.errors import TailraceError
 from tailrace.ops.api import NO_TOKEN
-from tailrace.runtime.masks import MaskWriter
+from tailrace.runtime.masks import MaskRow, MaskWriter
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.types import Guide, Request
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 __all__ = ["CorrectableRunner", "GuidedRunner", "MakeGuide", "TokenGuide"]
 
@@ -22,7 +18,7 @@ _UNLIKELY = -9999.0  # the log probability that clients know of a token of which
 class TokenGuide(Protocol):
     """Where one answer stands in its grammar. One thread at a time calls it."""
 
-    def fill(self, row: "NDArray[np.uint32]") -> None:
+    def fill(self, row: MaskRow) -> None:
         """Set the bit of each token that may come next, and clear all others."""
         ...
 
@@ -51,7 +47,7 @@ class _Guided:
     max_length: int
     fault: str | None = None
 
-    def fill(self, row: "NDArray[np.uint32]") -> None:
+    def fill(self, row: MaskRow) -> None:
         try:
             self.guide.fill(row)
         except TailraceError as error:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from tailrace.ops.api import TokenMasks
 
-__all__ = ["Fill", "MaskWriter"]
+__all__ = ["Fill", "MaskRow", "MaskWriter"]
 
 logger = logging.getLogger(__name__)
 
-Fill: TypeAlias = Callable[[NDArray[np.uint32]], None]
+MaskRow: TypeAlias = NDArray[np.uint32]
+Fill: TypeAlias = Callable[[MaskRow], None]
 
 
 class MaskWriter:
