@@ -10,9 +10,13 @@ from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.config import ChatFormatName, EngineConfig
 from tailrace.engine.client import EngineClient
 from tailrace.engine.engine import Engine, Publish, Reply
+from tailrace.engine.guidance import Guidance
+from tailrace.engine.guided import GuidedRunner
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.engine.local import LocalEngine
 from tailrace.engine.watch import StepWatch
+from tailrace.guides.guided import Guided
+from tailrace.guides.vocabulary import GuideVocabulary, TokenTable
 from tailrace.kvcache.cache import KvCache
 from tailrace.kvcache.transfer import BlockStore
 from tailrace.levels.api import BlockLevel
@@ -20,7 +24,9 @@ from tailrace.limits import available_bytes
 from tailrace.loading import LoadedModel, PlannedModel, load_model, plan_model
 from tailrace.records import RecordSink
 from tailrace.runtime.kv_store import KvStore
+from tailrace.runtime.masks import MaskWriter
 from tailrace.runtime.runner import Runner
+from tailrace.scheduler.admission import longest_sequence
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
 from tailrace.scheduler.steptime import StepTimeModel
 from tailrace.service.api import ModelCard
@@ -49,6 +55,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+_GUIDED_A_PLACE = 4  # requests that follow a grammar, for each that may run
 
 
 def start_engine(
@@ -137,8 +145,33 @@ def build_engine(
         store,
         step_times=step_times,
     )
-    runner = Runner(model.executable, limits, checkpoint.eos_ids)
-    return Engine(scheduler, runner, intake, publish=publish, reply=reply, emit=emit, watch=watch)
+    mask_rows: dict[str, int] = {}
+    runner = GuidedRunner(
+        Runner(model.executable, limits, checkpoint.eos_ids, mask_rows),
+        MaskWriter(model.executable.masks),
+        mask_rows,
+        checkpoint.eos_ids,
+    )
+    vocabulary = GuideVocabulary(partial(_guide_tokens, checkpoint), checkpoint.config.vocab_size)
+    guidance = Guidance(
+        partial(Guided, vocabulary),
+        runner,
+        partial(longest_sequence, config=scheduler.config),
+        intake.wake,
+        max_requests=_GUIDED_A_PLACE * limits.max_sequences,
+    )
+    return Engine(scheduler, runner, intake, publish=publish, reply=reply, emit=emit, watch=watch, guidance=guidance)
+
+
+def _guide_tokens(checkpoint: Checkpoint) -> TokenTable:
+    """What grammars need to know of a model's tokens."""
+    tokenizer = Tokenizer.from_source(checkpoint.tokenizer)
+    ids = range(tokenizer.vocab_size)
+    return TokenTable(
+        [tokenizer.token_bytes(token_id) for token_id in ids],
+        frozenset(token_id for token_id in ids if tokenizer.is_control(token_id)),
+        checkpoint.eos_ids,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class ScriptedGuide:
     script: list[list[int]]
     taken: list[int] = field(default_factory=list)
     gate: threading.Event | None = None  # masks wait for it
+    is_cut: bool = False
 
     def fill(self, row: NDArray[np.uint32]) -> None:
         if self.gate is not None:
@@ -43,6 +44,7 @@ class ScriptedGuide:
         if token_id not in step:
             raise EngineError(f"token {token_id} is not allowed here")
         if num_left <= len(self.script) - len(self.taken) - 1:
+            self.is_cut |= token_id != step[0]
             token_id = step[0]
         self.taken.append(token_id)
         return token_id

@@ -123,7 +123,7 @@ class Engine:
         computed_s = self._clock()
         self._look_s = _LOOK_SHARE * (computed_s - started_s)
         with self.telling:
-            self._deliver([*self._end_faulty(), *self._scheduler.commit(result, computed_s)])
+            self._deliver(self._commit(result, computed_s))
             self._emit(self._recorder.step(plan, started_s, planned_s, computed_s))
             self._tell()
         return True
@@ -219,13 +219,15 @@ class Engine:
         else:
             self._scheduler.proceed(request_id, self._clock())
 
-    def _end_faulty(self) -> list[TokenEvent]:
-        """End those that no token was drawn for, since their guides have failed."""
-        events = []
-        for request_id, fault in (self._guidance.take_faults() if self._guidance is not None else {}).items():
+    def _commit(self, result: StepResult, computed_s: float) -> list[TokenEvent]:
+        """What came of a step. Those that no token was drawn for, since their guides have failed, end before."""
+        if self._guidance is None:
+            return self._scheduler.commit(result, computed_s)
+        faulty = []
+        for request_id, fault in self._guidance.take_faults().items():
             if (ended := self._scheduler.abort(request_id, FinishReason.ERROR)) is not None:
-                events.append(ended._replace(error=fault))
-        return events
+                faulty.append(ended._replace(error=fault))
+        return [*faulty, *map(self._guidance.told, self._scheduler.commit(result, computed_s))]
 
     def _rest(self) -> None:
         """Wait for requests, until there is something to tidy, or somebody has waited for a level for long enough."""

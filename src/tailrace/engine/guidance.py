@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from tailrace.engine.guide_making import GuideMaking, Made
 from tailrace.engine.guided import GuidedRunner, MakeGuide, TokenGuide
 from tailrace.errors import MIN_RETRY_S, Overloaded, TailraceError
-from tailrace.types import Guide, Request
+from tailrace.types import FinishReason, Guide, Request, TokenEvent
 
 __all__ = ["Guidance"]
 
@@ -58,6 +58,12 @@ class Guidance:
         """The scheduler has taken a request; `ended` must follow."""
         if not isinstance(made.guide, TailraceError):
             self._runner.admit(made.request, made.guide, self._longest(made.request))
+
+    def told(self, event: TokenEvent) -> TokenEvent:
+        """What came of a step. An answer that had to be closed was ended by its length, whatever its last token is."""
+        if event.finish_reason is FinishReason.STOP and self._runner.is_cut(event.request_id):
+            return event._replace(finish_reason=FinishReason.LENGTH)
+        return event
 
     def ended(self, request_id: str) -> None:
         """A request, with a guide or without, is over."""

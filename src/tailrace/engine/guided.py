@@ -18,7 +18,12 @@ _UNLIKELY = -9999.0  # the log probability that clients know of a token of which
 class TokenGuide(Protocol):
     """Where one answer stands in its grammar. One thread at a time calls it."""
 
-    def fill(self, row: MaskRow) -> None:
+    @property
+    def is_cut(self) -> bool:
+        """Whether another token than was offered had to be taken, since the end would not have fitted."""
+        ...
+
+    def fill(self, row: MaskRow, /) -> None:
         """Set the bit of each token that may come next, and clear all others."""
         ...
 
@@ -95,6 +100,11 @@ class GuidedRunner:
     def ended(self, request_id: str) -> None:
         """A request, with a guide or without, is over."""
         self._guided.pop(request_id, None)
+
+    def is_cut(self, request_id: str) -> bool:
+        """Whether the answer of a request that has not ended yet is shorter than it would be, to be whole."""
+        guided = self._guided.get(request_id)
+        return guided is not None and guided.guide.is_cut
 
     def take_faults(self) -> Mapping[str, str]:
         """Requests that cannot go on after the step, and why: to be ended before it is committed."""

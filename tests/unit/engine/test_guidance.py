@@ -110,6 +110,18 @@ def test_guided_and_free_requests_run_together() -> None:
     assert bench.runner.num_guided == 0
 
 
+def test_an_answer_that_had_to_be_closed_was_ended_by_its_length() -> None:
+    bench = Bench()
+    bench.submit("a", [5], [7, 6], [EOS], max_tokens=3)  # the closing takes 7 where 6 is drawn
+    bench.submit("b", [5], [6, 7], [EOS], max_tokens=3)
+    bench.run()
+
+    assert bench.tokens("a") == [5, 7, EOS]
+    assert bench.end("a").finish_reason is FinishReason.LENGTH
+    assert bench.tokens("b") == [5, 6, EOS]
+    assert bench.end("b").finish_reason is FinishReason.STOP
+
+
 def test_preempted_requests_go_on_in_their_grammar() -> None:
     bench = Bench(num_blocks=5)  # not enough for two whole sequences
     bench.submit("a", *([token_id] for token_id in range(12)), max_tokens=12)
