@@ -20,7 +20,8 @@ from tailrace.frontends.http.resume.streams import ResumableStreams
 from tailrace.frontends.rate_gate import RateGate
 from tailrace.frontends.rate_table import RateTable
 from tailrace.frontends.standing import Client
-from tailrace.service.api import ModelCard
+from tailrace.service.api import ChatPrompt, ModelCard
+from tailrace.service.formats.format import ChatFormat, EncodedChat, ReasoningTags
 from tailrace.service.service import TextService
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.prometheus import Metrics
@@ -46,12 +47,30 @@ NUM_TOKENS = len(byte_level_tokenizer().encode(EMOJI, allow_control=False))
 KEYS = {"one-key-of-sixteen": Client("one"), "two-key-of-sixteen": Client("two")}
 
 
+class ThinkingEncoder:
+    """Any conversation is a greeting, and its answer begins with a thought."""
+
+    def encode(self, prompt: ChatPrompt) -> EncodedChat:
+        return EncodedChat(("Hi",), opened="<think>")
+
+
+CHAT_FORMAT = ChatFormat("hermes", ThinkingEncoder(), ReasoningTags(), "hermes", thinks=True)
+ARGUMENTS = '{"city": "中文 😀", "days": [1, 2]}'
+CALLING = f"""Let me 😀 think.</think>I look. <tool_call>
+{{"name": "weather", "arguments": {ARGUMENTS}}}
+</tool_call>
+<tool_call>
+{{"name": "clock", "arguments": {{}}}}
+</tool_call>"""
+
+
 @dataclass
 class Reciter:
     """An engine whose tokens follow from the seed and the place alone. A step gives each request a few, or waits."""
 
     tokenizer: Tokenizer
     draw: random.Random
+    text: str = EMOJI
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     is_ready: bool = True
     num_computed: int = 0
@@ -66,7 +85,7 @@ class Reciter:
         return stream
 
     async def _recite(self, request: Request, stream: EventStream) -> None:
-        text = EMOJI * (1 + request.sampling.seed % 3)
+        text = self.text * (1 + request.sampling.seed % 3)
         ids = self.tokenizer.encode(text, allow_control=False)[: request.sampling.max_tokens]
         cached = 3 if not request.output_ids else 3 + len(request.output_ids)
         prefix = PrefixReport(((Level.ENGINE, cached),), MissReason.EVICTED)
@@ -101,16 +120,17 @@ class Processes:
 
     draw: random.Random
     now: float = 100.0
+    text: str = EMOJI
     gate: RateGate = field(default_factory=lambda: RateGate(RateTable.alone()))
 
     def __post_init__(self) -> None:
-        self.engine = Reciter(byte_level_tokenizer(), self.draw)
+        self.engine = Reciter(byte_level_tokenizer(), self.draw, self.text)
         self.engine.gate.set()
         self.memory = memoryview(bytearray(2**20))
         self.apps = [self.start(0), self.start(1)]
 
     def start(self, index: int) -> ASGIApp:
-        service = TextService(self.engine, byte_level_tokenizer(), None, MODEL)
+        service = TextService(self.engine, byte_level_tokenizer(), CHAT_FORMAT, MODEL)
         store = ResumeStore(self.memory, owner=index, num_owners=2, clock=lambda: self.now)
         metrics, config = Metrics(model_name="tiny", version="0"), HttpConfig(api_keys=ApiKeys(KEYS), gate=self.gate)
         streams = ResumableStreams(service, store, metrics.http, config)
@@ -119,9 +139,10 @@ class Processes:
     async def post(
         self, fields: dict[str, object], *, stop_after: int | None = None, app: int = 0, is_resumable: bool = True
     ) -> Answer:
-        body = json.dumps({"prompt": "Hi", "stream": True, **fields}).encode()
+        path, prompt = ("chat/completions", {}) if "messages" in fields else ("completions", {"prompt": "Hi"})
+        body = json.dumps({**prompt, "stream": True, **fields}).encode()
         headers = {"x-stream-resumable": str(is_resumable), "content-type": "application/json", **_authorised("one")}
-        return await _until(talk(self.apps[app], "/v1/completions", body, headers=headers), stop_after)
+        return await _until(talk(self.apps[app], f"/v1/{path}", body, headers=headers), stop_after)
 
     async def get(
         self, stream_id: str, event_id: str = "", *, stop_after: int | None = None, app: int = 0, key: str = "one"
@@ -166,15 +187,37 @@ def put_together(data: Sequence[str]) -> dict[int | str, Any]:
         if not chunk["choices"]:
             whole["usage"].append(chunk["usage"])
         for part in chunk["choices"]:
-            choice = whole.setdefault(part["index"], {"text": "", "ends": [], "roles": 0, "logprobs": []})
+            choice = whole.setdefault(part["index"], {"text": "", "ends": [], "roles": 0, "logprobs": [], "calls": {}})
             delta = part.get("delta", part)
             choice["roles"] += "role" in delta
-            choice["text"] += part["text"] if "text" in part else delta.get("content", "")
-            if part["logprobs"]:
+            choice["text"] += part["text"] if "text" in part else delta.get("content") or ""
+            choice["reasoning"] = choice.get("reasoning", "") + delta.get("reasoning", "")
+            for call in delta.get("tool_calls", []):
+                add_call(choice["calls"], call)
+            if part["logprobs"] and "delta" in part:
+                choice["logprobs"] += part["logprobs"].get("reasoning_content", []) + part["logprobs"]["content"]
+            elif part["logprobs"]:
                 choice["logprobs"] += list(zip(*part["logprobs"].values(), strict=True))
             if part["finish_reason"]:
                 choice["ends"].append((part["finish_reason"], part["stop_reason"]))
     return whole
+
+
+def add_call(calls: dict[int, dict[str, str]], delta: dict[str, Any]) -> None:
+    """More of a call, which begins once."""
+    index, function = delta["index"], delta["function"]
+    if "id" in delta:
+        assert index not in calls
+        calls[index] = {"id": delta["id"], "name": function["name"], "arguments": ""}
+    calls[index]["arguments"] += function["arguments"]
+
+
+def taken_ids(whole: dict[int | str, Any]) -> list[str]:
+    """The ids of all calls, which are left out from now on."""
+    choices = [whole[index] for index in sorted(each for each in whole if isinstance(each, int))]
+    ids = [call.pop("id") for choice in choices for _, call in sorted(choice["calls"].items())]
+    assert len(set(ids)) == len(ids)
+    return ids
 
 
 CASES: list[dict[str, object]] = [
@@ -192,7 +235,39 @@ async def test_a_stream_that_breaks_off_anywhere_comes_out_as_one_that_does_not(
     case: dict[str, object], seed: int
 ) -> None:
     draw = random.Random(seed)
-    processes = Processes(draw)
+    await check_taken_up(Processes(draw), case, draw)
+
+
+CHAT: dict[str, object] = {"messages": [{"role": "user", "content": "Hi"}], "seed": 3, "max_tokens": 400}
+TOOLS: dict[str, object] = {
+    "tools": [{"type": "function", "function": {"name": name}} for name in ("weather", "clock")]
+}
+CHAT_CASES: list[dict[str, object]] = [
+    CHAT | TOOLS,
+    CHAT | TOOLS | {"n": 2, "stream_options": {"include_usage": True}},
+    CHAT | TOOLS | {"logprobs": True, "top_logprobs": 1},
+    CHAT | TOOLS | {"include_reasoning": False},
+    CHAT,
+]
+
+
+@pytest.mark.parametrize("case", CHAT_CASES)
+@pytest.mark.parametrize("seed", range(6))
+async def test_reasoning_and_calls_come_out_as_if_nothing_had_broken_off(case: dict[str, object], seed: int) -> None:
+    draw = random.Random(seed)
+    processes = Processes(draw, text=CALLING)
+    whole = await check_taken_up(processes, case, draw)
+    assert whole[0]["reasoning"] == ("" if "include_reasoning" in case else "Let me 😀 think.")
+    if "tools" in case:
+        assert whole[0]["text"].startswith("I look.")
+        assert [(call["name"], call["arguments"]) for call in whole[0]["calls"].values()][:2] == [
+            ("weather", ARGUMENTS),
+            ("clock", "{}"),
+        ]
+
+
+async def check_taken_up(processes: Processes, case: dict[str, object], draw: random.Random) -> dict[int | str, Any]:
+    """What the answer says, however often its connection breaks off."""
     undisturbed = put_together([data for _, data in events_of(await processes.post(case))])
     assert all(len(choice["ends"]) == 1 for index, choice in undisturbed.items() if index != "usage")
 
@@ -216,8 +291,13 @@ async def test_a_stream_that_breaks_off_anywhere_comes_out_as_one_that_does_not(
         assert answer.status in (200, None)
         if answer.status == 200:
             assert answer.headers["x-stream-id"] == stream_id
-    assert put_together([data for _, data in had]) == undisturbed
+    whole = put_together([data for _, data in had])
+    told_again = put_together([data for _, data in events_of(await processes.get(stream_id))])
+    assert taken_ids(told_again) == taken_ids(whole)
+    taken_ids(undisturbed)  # another request's, so others
+    assert whole == undisturbed
     assert not processes.engine.live
+    return whole
 
 
 async def test_what_was_computed_is_not_computed_again() -> None:
