@@ -36,10 +36,14 @@ _THINK, _END_THINK = "<think>\n", "\n</think>\n\n"
 
 @dataclass(frozen=True, slots=True)
 class HermesEncoder:
-    """`bos` begins every prompt; `reasons` is said of models that think unless a prompt has an empty thought."""
+    """`bos` begins every prompt; `reasons` is said of models that think unless a prompt has an empty thought.
+
+    `opens` is said of those whose prompts end in `<think>`.
+    """
 
     bos: str = ""
     reasons: bool = False
+    opens: bool = False
 
     def encode(self, prompt: ChatPrompt) -> EncodedChat:
         chat = read_conversation(prompt)
@@ -79,9 +83,10 @@ class HermesEncoder:
             return
         writer.write(f"{_BEGIN}assistant\n")
         writer.open_answer()
-        thinks = wants_thinking(prompt, default=True)
         if chat.continued is None:
-            writer.write(_THINK + _END_THINK if self.reasons and not thinks else "")
+            is_kept_from_it = self.reasons and not wants_thinking(prompt, default=True)
+            writer.write(_THINK if self.opens or is_kept_from_it else "")
+            writer.write(_END_THINK if is_kept_from_it else "")
             return
         if not self.reasons:
             require_content(prompt, chat.continued)

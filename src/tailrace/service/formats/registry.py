@@ -38,7 +38,7 @@ def detect_format(
     if _KNOWS_TOOLS.search(template):
         return _format(family, encoder, reasons=reasons)
     bos = (special_tokens or {}).get("bos_token", "") if "bos_token" in template else ""
-    return _format(family, TemplateOrTools(encoder, _with_tools(family, bos, reasons=reasons)), reasons=reasons)
+    return _format(family, TemplateOrTools(encoder, _with_tools(family, bos, template)), reasons=reasons)
 
 
 def named_format(
@@ -49,7 +49,7 @@ def named_format(
         return _format(name, _DEEPSEEK[name](), reasons=name != "deepseek-v3")
     reasons = template is not None and _reasons(template)
     bos = (special_tokens or {}).get("bos_token", "") if template is not None and "bos_token" in template else ""
-    if (encoder := _with_tools(name, bos, reasons=reasons)) is not None:
+    if (encoder := _with_tools(name, bos, template or "")) is not None:
         return _format(name, encoder, reasons=reasons)
     if name not in _TOOL_STYLES:
         raise SetupError(f"there is no chat format {name!r}: name one of {', '.join(_TOOL_STYLES)}")
@@ -86,6 +86,7 @@ _TOOL_STYLES = {
 }
 _THINK_IF_ASKED = {"deepseek-v3.1", "deepseek-v3.2"}
 _KNOWS_TOOLS = re.compile(r"(?<![</\w])tools\b(?!>)")  # the variable, not a tag
+_OPENS = re.compile(r"assistant(?:\\n|\n)<think>")  # the end of a prompt, written either way
 _OTHER_CALLS = ("<function=", "<arg_key>")  # between tags such as Hermes', but no JSON
 
 
@@ -122,10 +123,11 @@ def _family(template: str) -> str:
     return "template"
 
 
-def _with_tools(family: str, bos: str, *, reasons: bool) -> ChatEncoder | None:
+def _with_tools(family: str, bos: str, template: str) -> ChatEncoder | None:
     """Who writes prompts with tools for a model whose template knows none."""
+    reasons = _reasons(template)
     if family == "hermes":
-        return HermesEncoder(bos, reasons)
+        return HermesEncoder(bos, reasons, opens=_OPENS.search(template) is not None)
     return Llama3Encoder(bos) if family == "llama3" and not reasons else None
 
 

@@ -52,6 +52,9 @@ def test_a_model_that_thinks_is_kept_from_it_by_an_empty_thought() -> None:
     assert encoded(THINKER, user("Hi"), thinking=False).opened == "<think>\n\n</think>\n\n"
     assert encoded(THINKER, user("Hi")).opened == ""
     assert encoded(HERMES, user("Hi"), thinking=False).opened == ""
+    opener = HermesEncoder(reasons=True, opens=True)
+    assert encoded(opener, user("Hi")).opened == "<think>\n"
+    assert encoded(opener, user("Hi"), thinking=False).opened == "<think>\n\n</think>\n\n"
 
 
 def test_earlier_reasoning_is_left_out() -> None:

@@ -107,6 +107,14 @@ def test_a_chatml_model_without_tools_in_its_template_can_use_them() -> None:
     assert "<tool_response>\nR\n</tool_response>" in history
 
 
+@pytest.mark.parametrize("line", ["\n", "\\n"])
+def test_a_chatml_model_whose_prompts_end_in_a_thought_has_them_with_tools_too(line: str) -> None:
+    found = _found("{% for m in messages %}{{ m.content }}{% endfor %}{{ '<|im_start|>assistant" + line + "<think>' }}")
+    assert _text(found, user("Hi")).endswith("<|im_start|>assistant\n<think>")
+    assert _text(found, user("Hi"), tools=(WEATHER,)).endswith("<|im_start|>assistant\n<think>\n")
+    assert _text(_found(PLAIN + "</think>"), user("Hi"), tools=(WEATHER,)).endswith("<|im_start|>assistant\n")
+
+
 def test_a_llama_3_without_tools_in_its_template_can_use_them() -> None:
     header = "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.content }}{% endfor %}"
     found = _found(header, special_tokens={"bos_token": "<|endoftext|>"})
