@@ -6,6 +6,7 @@ finds is a closing, and seldom a longer one than need be; that it finds none pro
 
 from collections import Counter
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,17 +18,40 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher
     from numpy.typing import NDArray
 
-__all__ = ["Closer", "Items"]
+__all__ = ["Closer", "Items", "completes"]
 
 Items: TypeAlias = tuple[int, ...]
 """Tokens of the bytewise vocabulary."""
 
 _RECENT = 64  # bytes: what was used often among them is tried after others, so that no loop is stayed in
 _MANY_ITEMS = 80  # where more may follow, it is free text, in which brackets close nothing
-_QUOTE = ord('"')
-_BRACKETS = frozenset(b"}])>")
-_SEPARATORS = frozenset(b",:")
-_SPACES = frozenset(b" \t\r\n")
+_MAX_LOOKS = 4096  # at what may follow, in one search: a fifth of a second
+
+
+class _Kind(IntEnum):
+    SPECIAL = 0
+    BRACKET = 1
+    QUOTE = 2
+    SEPARATOR = 3
+    DIGIT = 4
+    LOWER = 5
+    UPPER = 6
+    OTHER = 7
+    HIGH = 8
+    SIGN = 9  # of numbers, which need none
+    SPACE = 10
+
+
+_LISTED = {
+    _Kind.BRACKET: b"}])>",
+    _Kind.QUOTE: b'"',
+    _Kind.SEPARATOR: b",:",
+    _Kind.SIGN: b"+-.",
+    _Kind.SPACE: b" \t\r\n",
+}
+_BASES = np.array([5.0, 0, 4, 5, 8, 8, 8, 8, 12, 16, 40])
+_WEIGHTS = np.array([1.0, 0, 0, 1, 0.3, 1, 1, 1, 1, 1, 0])
+_BASES_IN_TEXT = np.array([-2.0, 24, 0, 24, 10, 10, 10, 24, 30, 24, 40])
 
 
 class _Path(NamedTuple):
@@ -36,25 +60,35 @@ class _Path(NamedTuple):
     matcher: "LLMatcher"
 
 
+def completes(matcher: "LLMatcher", items: Items) -> bool:
+    """Whether this makes its text whole."""
+    ended = matcher.deep_copy()
+    return ended.try_consume_tokens(list(items)) == len(items) and ended.is_accepting()
+
+
 class Closer:
     """Searches for closings in one grammar. Not for two threads at a time."""
 
     def __init__(self, vocabulary: GuideVocabulary, speller: Speller, endings: Sequence[str]) -> None:
         first = vocabulary.first_byte_id
         self._endings = [tuple(first + byte for byte in ending.encode()) for ending in endings]
+        self._quote = first + ord('"')
         self._items = np.array(speller.writable, np.int64)
         self._places = {item: place for place, item in enumerate(speller.writable)}
         self._words, self._bits = self._items >> 5, (self._items & 31).astype(np.uint32)
         self._mask = np.zeros(first // 32 + 8, np.uint32)
-        self._costs = {
-            is_free: np.array([_cost(item - first, is_free) for item in speller.writable]) for is_free in (False, True)
-        }
+        self._kinds = np.array([_kind(item - first) for item in speller.writable])
 
-    def find(self, matcher: "LLMatcher", max_items: int, width: int = 1) -> Items | None:
-        """What makes the text of `matcher` whole, at most `max_items` long; `width` ways are tried abreast."""
+    def find(self, matcher: "LLMatcher", max_items: int, width: int = 1, tail: Items = ()) -> Items | None:
+        """What makes the text of `matcher` whole, at most `max_items` long; `width` ways are tried abreast.
+
+        `tail` made it whole a little while ago: a way that leads to where it does so again is long enough.
+        """
         beam = [_Path(0.0, (), matcher.deep_copy())]
-        for _ in range(max_items + 1):
+        for _ in range(min(max_items, _MAX_LOOKS // width) + 1):
             whole = [path.items for path in beam if path.matcher.is_accepting()]
+            if tail and not whole:
+                whole = [path.items + tail for path in beam if completes(path.matcher, tail)]
             if whole:
                 best = min(whole, key=len)
                 return best if len(best) <= max_items else None
@@ -81,7 +115,7 @@ class Closer:
         allowed = self._allowed(path.matcher)
         if not allowed.any():
             return []
-        costs = np.where(allowed, self._costs[bool(np.count_nonzero(allowed) > _MANY_ITEMS)], np.inf)
+        costs = self._promises(allowed)
         self._tire(costs, path.items)
         best = np.argsort(costs, kind="stable")[:count] if count > 1 else [int(np.argmin(costs))]
         steps: list[tuple[float, Items]] = [
@@ -95,7 +129,16 @@ class Closer:
         least = min(cost for cost, _ in steps)
         return [(cost - least, step) for cost, step in steps]
 
+    def _promises(self, allowed: "NDArray[np.bool_]") -> "NDArray[np.float64]":
+        """How little each item promises to lead to the end: what stands alone leads out, the many go on and on."""
+        counts = np.bincount(self._kinds[allowed], minlength=len(_BASES))
+        is_free = counts.sum() > _MANY_ITEMS
+        costs = _BASES_IN_TEXT if is_free else _BASES + np.minimum(counts, 30) * _WEIGHTS
+        return np.where(allowed, costs[self._kinds], np.inf)
+
     def _tire(self, costs: "NDArray[np.float64]", items: Items) -> None:
+        if items[-2:] == (self._quote, self._quote) and self._quote in self._places:
+            costs[self._places[self._quote]] += 24  # it has closed nothing
         for item, count in Counter(items[-_RECENT:]).items():
             if (place := self._places.get(item)) is not None:
                 costs[place] += count * (1 if costs[place] >= 10 else 0.25)
@@ -108,16 +151,15 @@ class Closer:
         return allowed
 
 
-def _cost(byte: int, is_free: bool) -> float:
-    """How little a byte, or a special token (below 0), promises to lead to the end."""
+def _kind(byte: int) -> int:
+    """Of a byte; below 0 it is a special token."""
     if byte < 0:
-        return -2 if is_free else 6  # most are ends of something
-    if byte == _QUOTE:
-        return 0 if is_free else 4
-    if not is_free and byte in _BRACKETS:
-        return 0
-    if not is_free and byte in _SEPARATORS:  # rather than another digit
-        return 8
-    if byte in _SPACES:
-        return 40
-    return 10 if byte < 128 and chr(byte).isalnum() else 24
+        return _Kind.SPECIAL
+    listed = next((kind for kind, of_kind in _LISTED.items() if byte in of_kind), None)
+    if listed is not None:
+        return listed
+    if byte >= 128:
+        return _Kind.HIGH
+    if not chr(byte).isalnum():
+        return _Kind.OTHER
+    return _Kind.DIGIT if chr(byte).isdigit() else _Kind.LOWER if chr(byte).islower() else _Kind.UPPER

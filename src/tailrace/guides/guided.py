@@ -102,4 +102,4 @@ class Guided:
 def _growth(grammar: str) -> int:
     """Tokens by which a single one may make the closing longer, by a rough measure: all that a grammar can demand."""
     counts = [max(1, int(one or other)) for one, other in _COUNT.findall(grammar)]
-    return min(64 + len(grammar) // 4 * math.prod(counts), _MANY)
+    return min(32 + len(grammar) // 8 * math.prod(counts), _MANY)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tailrace.errors import GuideError
-from tailrace.guides.closing import Closer, Items
+from tailrace.guides.closing import Closer, Items, completes
 from tailrace.guides.endings import noted_endings
 from tailrace.guides.spelling import Speller
 from tailrace.guides.vocabulary import GuideVocabulary
@@ -16,6 +16,7 @@ __all__ = ["Reserve"]
 
 _MAX_CLOSING_BYTES = 1 << 14
 _WIDTHS = (1, 8)  # of searches, one after the other: a narrow one is fast, and nearly always finds the shortest end
+_MAX_DETOUR = 32  # bytes in front of a closing that was one before
 _BYTES_A_TOKEN = 4  # seldom are there more in one of a closing
 
 
@@ -60,7 +61,7 @@ class Reserve:
         split = self._speller.split(token_id)
         if after.try_consume_tokens(split) < len(split):
             return False
-        closing = self._kept(after, token_id, len(split))
+        closing = self._kept(after, token_id, split)
         if closing is None or len(closing.token_ids) > num_left:
             closing = self._found(after, num_left)
         if closing is not None:
@@ -78,16 +79,19 @@ class Reserve:
         self._closing = closing
         return token_id
 
-    def _kept(self, after: "LLMatcher", token_id: int, num_items: int) -> _Closing | None:
-        """The closing that there was, where it still is one, or what is left of it."""
+    def _kept(self, after: "LLMatcher", token_id: int, split: Sequence[int]) -> _Closing | None:
+        """The closing that there was, what is left of it, or a short way to where it is one again."""
         if self._closing is None:
             return None
         items, token_ids = self._closing
         if token_ids[:1] == (token_id,):
-            return _Closing(items[num_items:], token_ids[1:])
-        ended = after.deep_copy()
-        fits = ended.try_consume_tokens(list(items)) == len(items) and ended.is_accepting()
-        return self._closing if fits else None
+            return _Closing(items[len(split) :], token_ids[1:])
+        if completes(after, items):
+            return self._closing
+        if items[: len(split)] == tuple(split):
+            return self._written(items[len(split) :])
+        found = self._closer.find(after, len(items) + _MAX_DETOUR, tail=items)
+        return None if found is None else self._written(found)
 
     def _found(self, matcher: "LLMatcher", max_tokens: int, widths: Sequence[int] = _WIDTHS) -> _Closing | None:
         max_items = min(_BYTES_A_TOKEN * max_tokens + 16, _MAX_CLOSING_BYTES)
@@ -95,7 +99,11 @@ class Reserve:
             items = self._closer.find(matcher, max_items, width)
             if items is None:
                 continue
-            if len(token_ids := self._speller.join(items)) <= max_tokens:
-                return _Closing(items, tuple(token_ids))
+            closing = self._written(items)
+            if len(closing.token_ids) <= max_tokens:
+                return closing
             max_items = len(items) - 1
         return None
+
+    def _written(self, items: Items) -> _Closing:
+        return _Closing(items, tuple(self._speller.join(items)))
