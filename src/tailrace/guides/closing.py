@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tailrace.guides.spelling import Speller
 from tailrace.guides.vocabulary import GuideVocabulary
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ _LISTED = {
     _Kind.SIGN: b"+-.",
     _Kind.SPACE: b" \t\r\n",
 }
-_BASES = np.array([5.0, 0, 4, 5, 8, 8, 8, 8, 12, 16, 40])
+_BASES = np.array([5.0, 0, 4, 5, 8, 8, 8, 8, 12, 16, 30])
 _WEIGHTS = np.array([1.0, 0, 0, 1, 0.3, 1, 1, 1, 1, 1, 0])
 _BASES_IN_TEXT = np.array([-2.0, 24, 0, 24, 10, 10, 10, 24, 30, 24, 40])
 
@@ -69,15 +68,15 @@ def completes(matcher: "LLMatcher", items: Items) -> bool:
 class Closer:
     """Searches for closings in one grammar. Not for two threads at a time."""
 
-    def __init__(self, vocabulary: GuideVocabulary, speller: Speller, endings: Sequence[str]) -> None:
-        first = vocabulary.first_byte_id
+    def __init__(self, vocabulary: GuideVocabulary, endings: Sequence[str]) -> None:
+        first, writable = vocabulary.first_byte_id, vocabulary.speller.writable
         self._endings = [tuple(first + byte for byte in ending.encode()) for ending in endings]
         self._quote = first + ord('"')
-        self._items = np.array(speller.writable, np.int64)
-        self._places = {item: place for place, item in enumerate(speller.writable)}
+        self._items = np.array(writable, np.int64)
+        self._places = {item: place for place, item in enumerate(writable)}
         self._words, self._bits = self._items >> 5, (self._items & 31).astype(np.uint32)
         self._mask = np.zeros(first // 32 + 8, np.uint32)
-        self._kinds = np.array([_kind(item - first) for item in speller.writable])
+        self._kinds = np.where(self._items < first, _Kind.SPECIAL, _KINDS[np.maximum(self._items - first, 0)])
 
     def find(self, matcher: "LLMatcher", max_items: int, width: int = 1, tail: Items = ()) -> Items | None:
         """What makes the text of `matcher` whole, at most `max_items` long; `width` ways are tried abreast.
@@ -85,7 +84,7 @@ class Closer:
         `tail` made it whole a little while ago: a way that leads to where it does so again is long enough.
         """
         beam = [_Path(0.0, (), matcher.deep_copy())]
-        for _ in range(min(max_items, _MAX_LOOKS // width) + 1):
+        for _ in range(min(max_items - len(tail), _MAX_LOOKS // width) + 1):
             whole = [path.items for path in beam if path.matcher.is_accepting()]
             if tail and not whole:
                 whole = [path.items + tail for path in beam if completes(path.matcher, tail)]
@@ -152,9 +151,6 @@ class Closer:
 
 
 def _kind(byte: int) -> int:
-    """Of a byte; below 0 it is a special token."""
-    if byte < 0:
-        return _Kind.SPECIAL
     listed = next((kind for kind, of_kind in _LISTED.items() if byte in of_kind), None)
     if listed is not None:
         return listed
@@ -163,3 +159,6 @@ def _kind(byte: int) -> int:
     if not chr(byte).isalnum():
         return _Kind.OTHER
     return _Kind.DIGIT if chr(byte).isdigit() else _Kind.LOWER if chr(byte).islower() else _Kind.UPPER
+
+
+_KINDS = np.array([_kind(byte) for byte in range(256)])

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from tailrace.errors import GuideError
 from tailrace.guides.closing import Closer, Items, completes
 from tailrace.guides.endings import noted_endings
-from tailrace.guides.spelling import Speller
 from tailrace.guides.vocabulary import GuideVocabulary
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ class Reserve:
     """
 
     def __init__(self, vocabulary: GuideVocabulary, grammar: str) -> None:
-        self._speller = Speller(vocabulary)
+        self._speller = vocabulary.speller
         self._matcher = vocabulary.compile_bytewise(grammar)
-        self._closer = Closer(vocabulary, self._speller, noted_endings(grammar))
+        self._closer = Closer(vocabulary, noted_endings(grammar))
         self._closing: _Closing | None = None
 
     def follow(self, token_ids: Sequence[int]) -> None:
@@ -63,7 +62,7 @@ class Reserve:
             return False
         closing = self._kept(after, token_id, split)
         if closing is None or len(closing.token_ids) > num_left:
-            closing = self._found(after, num_left)
+            closing = self._found(after, num_left, _WIDTHS[:1])  # a step waits for it
         if closing is not None:
             self._matcher, self._closing = after, closing
         return closing is not None

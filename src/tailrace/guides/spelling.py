@@ -1,9 +1,8 @@
 """Texts in few tokens: what the end of an answer is written with."""
 
 from collections.abc import Sequence
-from functools import cached_property
 
-from tailrace.guides.vocabulary import GuideVocabulary
+from tailrace.guides.tokens import TokenTable
 
 __all__ = ["Speller"]
 
@@ -13,16 +12,14 @@ _MAX_TOKEN_BYTES = 24  # of the tokens that are looked for: longer ones hardly o
 class Speller:
     """Between the tokens of a model and those of the bytewise vocabulary, which are bytes and special tokens."""
 
-    def __init__(self, vocabulary: GuideVocabulary) -> None:
-        self._table = vocabulary.table
-        self._first_byte_id = vocabulary.first_byte_id
-
-    @cached_property
-    def writable(self) -> tuple[int, ...]:
-        """Bytewise tokens that an answer can have: a vocabulary may lack bytes."""
-        special = self._table.special_ids.difference(self._table.eos_ids)
+    def __init__(self, table: TokenTable, first_byte_id: int) -> None:
+        self._table = table
+        self._first_byte_id = first_byte_id
+        self._id_of = _ids_of_texts(table)
+        special = table.special_ids.difference(table.eos_ids)
         single = {piece[0] for piece in self._id_of if len(piece) == 1}
-        return (*sorted(special), *sorted(self._first_byte_id + byte for byte in single))
+        # What an answer can have: a vocabulary may lack bytes.
+        self.writable = (*sorted(special), *sorted(first_byte_id + byte for byte in single))
 
     def split(self, token_id: int) -> list[int]:
         """A token of the model in bytewise tokens."""
@@ -42,14 +39,6 @@ class Speller:
                 text.clear()
         return token_ids + self._fewest(bytes(text))
 
-    @cached_property
-    def _id_of(self) -> dict[bytes, int]:
-        """Of each short text the first token that is it."""
-        special = self._table.special_ids
-        ids = range(len(self._table.tokens) - 1, -1, -1)
-        pieces = self._table.tokens
-        return {pieces[i]: i for i in ids if 0 < len(pieces[i]) <= _MAX_TOKEN_BYTES and i not in special}
-
     def _fewest(self, text: bytes) -> list[int]:
         """From the end to the front: the first token of the shortest spelling of each rest."""
         counts = [0] * (len(text) + 1)
@@ -66,3 +55,10 @@ class Speller:
             spelled.append(firsts[place])
             place += lengths[place]
         return spelled
+
+
+def _ids_of_texts(table: TokenTable) -> dict[bytes, int]:
+    """Of each short text the first token that is it."""
+    pieces, special = table.tokens, table.special_ids.union(table.eos_ids)
+    ids = range(len(pieces) - 1, -1, -1)
+    return {pieces[i]: i for i in ids if 0 < len(pieces[i]) <= _MAX_TOKEN_BYTES and i not in special}

@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tailrace.errors import GuideError
+from tailrace.guides.spelling import Speller
+from tailrace.guides.tokens import TokenTable
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -18,18 +19,6 @@ _NO_FORCING = '%llguidance {"no_forcing": true}\n'
 tokenizer, which takes the interpreter in the middle of a mask; the model itself prefers that cutting."""
 
 _MAX_LEXER_STATES = 50_000  # some 100 MB, for one answer
-
-
-@dataclass(frozen=True, slots=True)
-class TokenTable:
-    """The bytes of each token. `special_ids` are not text: a grammar allows them by their ids alone, as `<[17]>`.
-
-    An id has no bytes where the model's output layer is wider than its vocabulary.
-    """
-
-    tokens: Sequence[bytes] = field(repr=False)
-    special_ids: frozenset[int]
-    eos_ids: tuple[int, ...]
 
 
 class GuideVocabulary:
@@ -54,9 +43,9 @@ class GuideVocabulary:
         return 32 * self.num_words
 
     def load(self) -> None:
-        """Make all that masks need."""
+        """Make all that masks and closings need."""
         with self._lock:
-            _ = self._by_tokens
+            _ = self._by_tokens, self._by_bytes, self._speller
 
     def compile(self, grammar: str) -> "LLMatcher":
         """Raises GuideError for a grammar that llguidance does not take. Leaves the interpreter to other threads."""
@@ -74,6 +63,15 @@ class GuideVocabulary:
     def table(self) -> TokenTable:
         with self._lock:
             return self._table
+
+    @property
+    def speller(self) -> Speller:
+        with self._lock:
+            return self._speller
+
+    @cached_property
+    def _speller(self) -> Speller:
+        return Speller(self._table, self.first_byte_id)
 
     @cached_property
     def _table(self) -> TokenTable:
