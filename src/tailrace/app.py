@@ -166,12 +166,8 @@ def build_engine(
 def _guide_tokens(checkpoint: Checkpoint) -> TokenTable:
     """What grammars need to know of a model's tokens."""
     tokenizer = Tokenizer.from_source(checkpoint.tokenizer)
-    ids = range(tokenizer.vocab_size)
-    return TokenTable(
-        [tokenizer.token_bytes(token_id) for token_id in ids],
-        frozenset(token_id for token_id in ids if tokenizer.is_control(token_id)),
-        checkpoint.eos_ids,
-    )
+    tokens = [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]
+    return TokenTable(tokens, frozenset(tokenizer.markup_ids.values()), checkpoint.eos_ids)
 
 
 @dataclass(frozen=True, slots=True)

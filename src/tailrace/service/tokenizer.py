@@ -44,7 +44,9 @@ class Tokenizer:
         # Single characters and runs of spaces are ways to write text, whoever wrote it.
         textual = {text for text in vocabulary.added if len(text) == 1 or text.isspace()}
         self._textual = Markup(textual) if textual else None
-        self._markup = Markup(vocabulary.added.keys() - textual - {""})
+        # Of each text that is a token of its own and counts as markup.
+        self.markup_ids = {text: vocabulary.added[text] for text in vocabulary.added.keys() - textual - {""}}
+        self._markup = Markup(self.markup_ids.keys())
 
     @classmethod
     def from_source(

@@ -20,6 +20,7 @@ from tailrace.service.parsing.segments import AnswerPiece, CallBegins, CallGoesO
 from tailrace.service.parsing.tools import TOOL_STYLES, call_stage
 from tailrace.service.tools import Tool, ToolChoice, ToolMode
 from tailrace.types import Guide
+from tests.support.deepseek import deepseek_tokenizer
 from tests.unit.guides.small_vocabulary import WORDS, allowed_ids
 
 TAGS = ReasoningTags()
@@ -244,3 +245,10 @@ def test_a_schema_that_cannot_be_followed_binds_only_strict_tools() -> None:
     assert made(Wanted(None, (tool,), required, TAGS, "hermes", "</think>"))
     with pytest.raises(InvalidRequest, match="dependentSchemas"):
         made(Wanted(None, (replace(tool, strict=True),), required, TAGS, "hermes", "</think>"))
+
+
+def test_all_markup_of_deepseek_is_no_text_of_a_grammar() -> None:
+    """Most of it is shown to clients, so that it is not hidden does not mean that an answer in a format may have it."""
+    tokenizer = deepseek_tokenizer()
+    assert {*MARKUP, "<think>", "</think>", "｜DSML｜"} <= tokenizer.markup_ids.keys()
+    assert all(tokenizer.vocabulary.added[text] == token_id for text, token_id in tokenizer.markup_ids.items())
