@@ -12,7 +12,7 @@ from tailrace.service.stop import StopMatcher, StopStrings
 
 __all__ = ["machine_factory", "markup_strings"]
 
-_CALL_CHARACTERS = "<\n`{}[]"  # in whatever style calls are written, one of them is in what begins or ends one
+_CALL_CHARACTERS = "<\n{["  # in whatever style calls are written, one of them is in what begins one
 
 
 def machine_factory(

@@ -20,8 +20,8 @@ class TextMachine:
     fed as `is_free`. Nothing may be fed after `matched` is set.
 
     Places are counted in characters of what was fed, behind `opened`. `call_characters` are those of which the markup
-    of calls has at least one, at its beginnings and ends: where the stage of calls has let text out as it is, it does
-    so with all that has none of them, and of answer it does not see that. With no such characters nothing is known.
+    of calls has at least one where it begins: where the stage of calls has let answer out as it is, it does so with all
+    that has none of them, and does not see it. With no such characters it sees all text.
     """
 
     def __init__(
@@ -45,8 +45,7 @@ class TextMachine:
         self._begun = _calls_in(self._take_apart(opened))
         # Until all that is opened is decided on, and what it has begun is given out.
         self._is_at_start = bool(self._begun) or self._num_in_stages > 0
-        # What the stage of calls let the last text out as, if it did so as it was.
-        self._let_out_as: type[Segment] | None = None
+        self._is_plain = False  # the stage of calls let the last text out as answer, as it was
         # What becomes of text without any of these characters, at once and as it is; None: that is not known.
         self._passes_as: type[AnswerPiece] | type[ReasoningPiece] | None = None
         self._stopping_characters = frozenset[str]()
@@ -131,13 +130,11 @@ class TextMachine:
         if self._reasoning is not None:
             self._stopping_characters = self._reasoning.ending_characters
             self._passes_as = ReasoningPiece if self._reasoning.is_reasoning else None
-        elif self._calls is None or (self._let_out_as is AnswerPiece and self._call_characters):
+        elif self._calls is None or (self._is_plain and self._call_characters):
             self._stopping_characters = self._call_characters
             self._passes_as = AnswerPiece
 
     def _may_be_stopped(self, stop: StopMatcher, text: str) -> bool:
-        if self._let_out_as is CallGoesOn and self._call_characters and self._call_characters.isdisjoint(text):
-            return False  # the call goes on in all of it
         return not stop.passes(text) or self._num_in_stages > 0
 
     def _feed_each(self, text: str) -> list[Segment]:
@@ -162,8 +159,9 @@ class TextMachine:
             return []
         if self._calls is None:
             return [AnswerPiece(text)]
+        has_held = self._calls.num_held > 0  # what comes out may be that, though it looks like what went in
         segments = self._calls.feed(text)
-        self._let_out_as = _kind_of(segments, text)
+        self._is_plain = not has_held and len(segments) == 1 and segments[0] == AnswerPiece(text)
         return segments
 
     def _through_reasoning(self, reasoning: ReasoningStage, text: str) -> list[Segment]:
@@ -230,13 +228,3 @@ def _behind_opened(segment: Segment, start: int) -> Segment | None:
 
 def _num_written(segment: Segment) -> int:
     return len(segment.text) if isinstance(segment, AnswerPiece | ReasoningPiece) else 0
-
-
-def _kind_of(segments: Sequence[Segment], text: str) -> type[Segment] | None:
-    """What the text is, if it is all of one kind and nothing but it has come out."""
-    if len(segments) != 1:
-        return None
-    segment = segments[0]
-    if isinstance(segment, CallGoesOn):
-        return CallGoesOn if segment.arguments == text else None
-    return AnswerPiece if segment == AnswerPiece(text) else None

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable
 
+from tailrace.service.answer_form import AnswerForm
 from tailrace.service.formats.format import ReasoningTags
+from tailrace.service.parsing.build import machine_factory
 from tailrace.service.parsing.machine import TextMachine
 from tailrace.service.parsing.reasoning import ReasoningStage
 from tailrace.service.parsing.segments import AnswerPiece, CallBegins, CallGoesOn, ReasoningPiece, Segment
+from tailrace.service.parsing.tools import call_stage
 from tailrace.service.stop import StopMatcher, StopStrings
 from tests.support.bracketed_calls import BracketedCalls
 
@@ -189,6 +192,25 @@ def test_the_stage_of_calls_sees_text_that_may_matter_to_it() -> None:
         for piece in ("a", "b", "[f:x", "b", "]", "c", "d", "e["):
             taken_apart.feed(piece)
         assert seen == expected
+
+
+def test_text_that_was_held_and_looks_like_the_last_is_not_taken_for_it() -> None:
+    begin, separator = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"
+    taken_apart = TextMachine(calls=call_stage("deepseek_v31"), call_characters=frozenset("<"))
+    pieces = (begin, "｜>", begin[:-2], "｜>", "f", separator, "x")  # no name ends with a beginning: it is answer
+    assert read(taken_apart, *pieces) == ["a｜>", "c0:f", "0x"]
+
+
+def test_a_stop_string_is_met_right_behind_a_call() -> None:
+    make = machine_factory(None, "hermes", AnswerForm("hermes", has_tools=True), (":x",), include_stop=False)
+    assert make is not None
+    for arguments in ("{}", '"'):
+        called = f'<tool_call>{{"name": "f", "arguments": {arguments}'
+        ending = '"' * (arguments == '"')
+        for pieces in ([f"{called} {ending}:x"], [called, " ", ending + ":x"], f"{called} {ending}:x"):
+            taken_apart = make()
+            read(taken_apart, *pieces)
+            assert taken_apart.matched == ":x"
 
 
 def test_reasoning_that_was_opened_may_be_over_before_the_answer_begins() -> None:
