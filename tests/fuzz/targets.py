@@ -32,8 +32,11 @@ from tailrace.frontends.standing import ANYBODY, Claim, settle
 from tailrace.frontends.warm_file import read_prompts
 from tailrace.models.config import LatentConfig, MixtureConfig
 from tailrace.ops.program import Routing
+from tailrace.service.answer_form import AnswerForm
 from tailrace.service.api import Generation
 from tailrace.service.bounds import TextBounds, check_generation
+from tailrace.service.formats.format import ReasoningTags
+from tailrace.service.parsing.build import machine_factory
 from tailrace.service.parsing.tools import TOOL_STYLES
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.prometheus import Metrics
@@ -44,6 +47,7 @@ from tailrace.weights.hf_checkpoint import open_directory
 from tailrace.weights.safetensors import read_safetensors
 from tests.support import call_texts
 from tests.support.asgi import talk
+from tests.support.machine_reading import read
 from tests.support.scripted_service import MODEL, ScriptedService, Step, finish, token
 from tests.unit.weights.deepseek_files import DEEPSEEK, write_deepseek, write_deepseek_gguf
 from tests.unit.weights.model_files import GgmlType, write_gguf
@@ -165,6 +169,23 @@ def _calls(style: str) -> Callable[[Path], Prepared]:
         texts = data.decode(errors="replace"), call_texts.damaged(chance, style), call_texts.fragments(chance, style)
         answer = chance.choice(texts)
         call_texts.check_any_parse(style, answer, call_texts.cut(chance, answer))
+
+    seeds = [call_texts.well_formed(random.Random(seed), style)[0].encode() for seed in range(8)]
+    return lambda folder: (seeds, take)
+
+
+def _answers(style: str) -> Callable[[Path], Prepared]:
+    """An answer with reasoning, calls and stop strings, however it is cut."""
+
+    def take(data: bytes) -> None:
+        chance = random.Random(data)
+        begins = chance.choice(("", "<think>", "\n<think>\nβ", "<think>β</think>\n\n", "</think>", "<think>β</thi"))
+        answer = begins + chance.choice((data.decode(errors="replace"), call_texts.damaged(chance, style)))
+        stops = [answer[place : place + 2] for place in chance.sample(range(len(answer)), min(len(answer), 2))]
+        opened = AnswerForm(style, chance.choice(("", "<think>\n", "<", "<think>β</th")), has_tools=True)
+        make = machine_factory(ReasoningTags(), style, opened, chance.choice(((), stops)), include_stop=False)
+        assert make is not None
+        assert read(make(), call_texts.cut(chance, answer)) == read(make(), [answer])
 
     seeds = [call_texts.well_formed(random.Random(seed), style)[0].encode() for seed in range(8)]
     return lambda folder: (seeds, take)
@@ -315,6 +336,7 @@ TARGETS: tuple[Target, ...] = (
     Target("headers", _headers),
     Target("events", _events),
     *(Target(f"calls {style}", _calls(style), cost=4) for style in TOOL_STYLES),
+    *(Target(f"answers {style}", _answers(style), cost=8) for style in TOOL_STYLES),
     Target("channel", _channel),
     Target("asks", _asks),
     Target("protos", _protos),
