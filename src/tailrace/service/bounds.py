@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from tailrace.errors import InvalidRequest
 from tailrace.service.api import ChatPrompt, Generation, InfillPrompt
 from tailrace.service.sampling import WholeNumber, check_sampling, check_value, shown
+from tailrace.types import SamplingParams
 
-__all__ = ["TextBounds", "check_answer_tokens", "check_generation"]
+__all__ = ["TextBounds", "check_answer_tokens", "check_generation", "check_guided"]
 
 _SEED = WholeNumber(-(2**63), 2**64 - 1, may_be_none=True)
 
@@ -28,6 +29,16 @@ def check_generation(generation: Generation, bounds: TextBounds, vocab_size: int
     check_sampling(generation.sampling, vocab_size)
     _check_stops(generation.stop, bounds)
     _check_echo(generation)
+
+
+def check_guided(sampling: SamplingParams) -> None:
+    """Raises InvalidRequest for what keeps an answer from ending where its format does."""
+    for field in ("ignore_eos", "min_tokens"):
+        if getattr(sampling, field):
+            raise InvalidRequest(
+                f"{field!r} is refused with a format or a demanded call, which say where the answer ends: leave it out",
+                param=field,
+            )
 
 
 def check_answer_tokens(generation: Generation, bounds: TextBounds, max_model_tokens: int) -> None:

@@ -9,6 +9,7 @@ from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.engine.client import EngineClient, TokenFeed
 from tailrace.errors import InvalidRequest
 from tailrace.service.api import (
+    AnswerForm,
     ChatPrompt,
     Generation,
     Journal,
@@ -19,11 +20,13 @@ from tailrace.service.api import (
     Standing,
     TextPrompt,
 )
-from tailrace.service.bounds import TextBounds, check_answer_tokens, check_generation
+from tailrace.service.bounds import TextBounds, check_answer_tokens, check_generation, check_guided
 from tailrace.service.choice import Choice
 from tailrace.service.choice_rules import RuleBook
 from tailrace.service.context import Context, fit_max_tokens
 from tailrace.service.formats.format import ChatFormat
+from tailrace.service.guide_tokens import guide_vocabulary
+from tailrace.service.guided import GuideMaker, Wanted, wants_guide
 from tailrace.service.prompts import EncodedPrompt, PromptEncoder, check_token_ids, is_long
 from tailrace.service.resume import NO_TOKENS, JournaledTokens, TokensGoOn
 from tailrace.service.sampling import settled_temperature
@@ -34,10 +37,12 @@ from tailrace.service.tokenizer import Tokenizer
 from tailrace.types import (
     BlockTarget,
     Explanation,
+    Guide,
     Invalidated,
     ModelTarget,
     PromptTarget,
     Request,
+    SamplingParams,
     Target,
     TenantTarget,
     packed,
@@ -80,6 +85,9 @@ class TextService:
         self._watcher = watcher
         self._prompts = PromptEncoder(tokenizer, chat, model, max_messages=self._bounds.max_messages)
         self._rules = RuleBook(tokenizer.vocabulary, chat)
+        self._chat = chat
+        vocabulary = guide_vocabulary(tokenizer, model.eos_ids, model.vocab_size)
+        self._guides = GuideMaker(vocabulary, tokenizer.markup_id)
 
     @property
     def model(self) -> ModelCard:
@@ -182,6 +190,7 @@ class TextService:
         if not sampling.ignore_eos:
             stop_ids = (*sampling.stop_token_ids, *self._prompts.stop_ids(generation.prompt))
             sampling = replace(sampling, stop_token_ids=stop_ids)
+        guide = await self._guide(generation, encoded.form, sampling)
         return SettledGeneration(
             request_id=generation.request_id,
             prompt_ids=prompt_ids,
@@ -197,7 +206,16 @@ class TextService:
             cache_salt=generation.cache_salt,
             standing=generation.standing,
             form=encoded.form,
+            guide=guide,
         )
+
+    async def _guide(self, generation: Generation, form: AnswerForm, sampling: SamplingParams) -> Guide | None:
+        """What the answer has to follow, if anything. Raises InvalidRequest for what cannot be followed."""
+        wanted = _wanted(generation, self._chat, form)
+        if not wants_guide(wanted):
+            return None
+        check_guided(sampling)
+        return await asyncio.to_thread(self._guides.make, wanted, sampling.max_tokens)
 
     def _open(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal | None) -> TextStream:
         submitted = self._submit(settled, outputs, journal)
@@ -247,4 +265,12 @@ def _request(settled: SettledGeneration, index: int, output: Output) -> Request:
         ttft_s=standing.ttft_s,
         itl_s=standing.itl_s,
         queue_ttl_s=standing.queue_ttl_s,
+        guide=settled.guide,
     )
+
+
+def _wanted(generation: Generation, chat: ChatFormat | None, form: AnswerForm) -> Wanted:
+    prompt, output_format = generation.prompt, generation.output_format
+    if chat is None or not isinstance(prompt, ChatPrompt):
+        return Wanted(output_format)
+    return Wanted(output_format, prompt.tools, prompt.tool_choice, chat.reasoning, chat.tool_style, form.opened)
