@@ -42,7 +42,7 @@ def run(
     temperature: NonNegativeFloat = 0.7,
     top_p: NormFloat | None = None,
     seed: int | None = None,
-    thinking: bool | None = None,
+    thinking: Annotated[bool | None, Parameter(negative="--no-thinking")] = None,
     tools: Path | None = None,
     tool_choice: str | None = None,
     schema: Path | None = None,
