@@ -31,6 +31,7 @@ from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
 from tailrace.scheduler.steptime import StepTimeModel
 from tailrace.service.api import ModelCard
 from tailrace.service.bounds import TextBounds
+from tailrace.service.guide_tokens import token_table
 from tailrace.service.service import PromptWatcher, TextService
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.levels import ReadReports
@@ -165,9 +166,7 @@ def build_engine(
 
 def _guide_tokens(checkpoint: Checkpoint) -> TokenTable:
     """What grammars need to know of a model's tokens."""
-    tokenizer = Tokenizer.from_source(checkpoint.tokenizer)
-    tokens = [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]
-    return TokenTable(tokens, frozenset(tokenizer.markup_ids.values()), checkpoint.eos_ids)
+    return token_table(Tokenizer.from_source(checkpoint.tokenizer), checkpoint.eos_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ def guide_vocabulary(tokenizer: Tokenizer, eos_ids: Sequence[int], num_tokens: i
 
 
 def token_table(tokenizer: Tokenizer, eos_ids: Sequence[int]) -> TokenTable:
-    """Markup and hidden tokens are no text: a grammar allows them by name alone."""
-    ids = range(tokenizer.vocab_size)
-    special = frozenset(token_id for token_id in ids if tokenizer.is_control(token_id)) | tokenizer.markup_ids
-    return TokenTable([tokenizer.token_bytes(token_id) for token_id in ids], special, tuple(eos_ids))
+    """Markup is no text: a grammar allows it by name alone."""
+    tokens = [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]
+    return TokenTable(tokens, frozenset(tokenizer.markup_ids.values()), tuple(eos_ids))

@@ -22,9 +22,9 @@ class Markup:
     """A set of strings, of two characters or more, that can be found in a text: the longest where several begin."""
 
     def __init__(self, strings: Iterable[str]) -> None:
-        self.strings = frozenset(strings)
-        self._pattern = re.compile(f"({_trie_pattern(self.strings)})" if self.strings else "((?!))")
-        self.first_characters = frozenset(string[0] for string in self.strings)
+        self._strings = frozenset(strings)
+        self._pattern = re.compile(f"({_trie_pattern(self._strings)})" if self._strings else "((?!))")
+        self.first_characters = frozenset(string[0] for string in self._strings)
 
     def split(self, text: str) -> list[str]:
         """The text cut up: other text at even places (it may be empty), markup at odd ones."""

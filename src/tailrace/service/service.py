@@ -87,7 +87,7 @@ class TextService:
         self._rules = RuleBook(tokenizer.vocabulary, chat)
         self._chat = chat
         vocabulary = guide_vocabulary(tokenizer, model.eos_ids, model.vocab_size)
-        self._guides = GuideMaker(vocabulary, tokenizer.markup_id)
+        self._guides = GuideMaker(vocabulary, tokenizer.markup_ids.get)
 
     @property
     def model(self) -> ModelCard:

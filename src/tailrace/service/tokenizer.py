@@ -65,15 +65,6 @@ class Tokenizer:
     def vocab_size(self) -> int:
         return len(self.vocabulary)
 
-    @property
-    def markup_ids(self) -> frozenset[int]:
-        """Tokens that are found in a prompt's markup, and never in the text of a message."""
-        return frozenset(map(self.vocabulary.added.__getitem__, self._markup.strings))
-
-    def markup_id(self, text: str) -> int | None:
-        """The token that this markup is, if it is one."""
-        return self.vocabulary.added[text] if text in self._markup.strings else None
-
     def encode(self, text: str, *, allow_control: bool) -> list[int]:
         """Ids of a text. Without `allow_control`, markup in it is ordinary text."""
         return self.encode_pieces(self._markup.split(text) if allow_control else [text])
