@@ -7,7 +7,7 @@ from tailrace.service.answer_form import AnswerForm
 from tailrace.service.formats.format import ReasoningTags
 from tailrace.service.parsing.machine import TextMachine
 from tailrace.service.parsing.reasoning import ReasoningStage
-from tailrace.service.parsing.tools import call_markers, call_stage
+from tailrace.service.parsing.tools import call_markers, call_markup, call_stage
 from tailrace.service.stop import StopMatcher, StopStrings
 
 __all__ = ["machine_factory", "markup_strings"]
@@ -33,7 +33,7 @@ def machine_factory(
 def markup_strings(reasoning: ReasoningTags | None, tool_style: str, form: AnswerForm) -> tuple[str, ...]:
     """What `machine_factory` looks for: tokens that are part of it may not be hidden."""
     tags, style = _markup(reasoning, tool_style, form)
-    return ((tags.begin, tags.end) if tags is not None else ()) + (call_markers(style) if style else ())
+    return ((tags.begin, tags.end) if tags is not None else ()) + (call_markup(style) if style else ())
 
 
 def _markup(reasoning: ReasoningTags | None, tool_style: str, form: AnswerForm) -> tuple[ReasoningTags | None, str]:

@@ -9,16 +9,16 @@ from typing import NamedTuple
 from tailrace.service.parsing.markers import Markers, windows
 from tailrace.service.parsing.segments import AnswerPiece, CallBegins, CallGoesOn, Segment
 
-__all__ = ["CALLS_BEGIN", "CALL_BEGIN", "DeepSeekCalls", "v3_calls", "v31_calls"]
+__all__ = ["CALLS_BEGIN", "CALL_BEGIN", "CONTROL_TOKENS", "DeepSeekCalls", "v3_calls", "v31_calls"]
 
 CALLS_BEGIN, CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL_BEGIN, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
 SEPARATOR = "<｜tool▁sep｜>"
 
 _MAX_NAME_CHARACTERS = 256
-_TOKENS = (CALL_END, CALLS_END, CALL_BEGIN, CALLS_BEGIN, SEPARATOR)
-_CONTROLS = Markers(*_TOKENS)
-_NAME_ENDS = Markers("\n", *_TOKENS)
+CONTROL_TOKENS = (CALL_END, CALLS_END, CALL_BEGIN, CALLS_BEGIN, SEPARATOR)
+_CONTROLS = Markers(*CONTROL_TOKENS)
+_NAME_ENDS = Markers("\n", *CONTROL_TOKENS)
 _OPENING_FENCE = "```json"
 
 
@@ -81,7 +81,8 @@ class DeepSeekCalls:
         while self._read == self._read_header:
             self._read = self._read_answer
             self._read_on()
-        if self._text and self._read != self._read_fence:
+        is_markup = self._read == self._read_fence or self._is_behind_markup  # what has begun there is of it
+        if self._text and not is_markup:
             self._segments.append(self._segment(self._text))
         self._text = ""
         return self._take_segments()
@@ -147,7 +148,7 @@ class DeepSeekCalls:
 
 def v3_calls() -> DeepSeekCalls:
     # No JSON has a line that begins with a fence: what is behind one is no argument.
-    return DeepSeekCalls(_v3_header, Markers("\n```", "```" + CALL_END, *_TOKENS), _OPENING_FENCE)
+    return DeepSeekCalls(_v3_header, Markers("\n```", "```" + CALL_END, *CONTROL_TOKENS), _OPENING_FENCE)
 
 
 def v31_calls() -> DeepSeekCalls:

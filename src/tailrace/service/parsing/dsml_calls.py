@@ -57,9 +57,13 @@ class DsmlCalls:
         return self._take_segments()
 
     def finish(self) -> list[Segment]:
-        if self._opening:
+        if self._opening == OPENING:
             self._put_unfinished_tag()
-        else:
+        elif self._opening:
+            self._end_call()
+        elif self._text.startswith(CLOSING):  # in a value
+            self._put_arguments(_QUOTE * (self._place is _Place.STRING))
+        elif not self._is_behind_markup:  # where the beginning of a tag is no text
             self._put(self._text)
         self._text = self._opening = ""
         return self._take_segments()
@@ -84,7 +88,7 @@ class DsmlCalls:
         """Of its markup nothing, and of its name what there is."""
         name, is_whole, rest = read_unfinished(self._text)
         if name and self._place is _Place.CALL:
-            self._put_arguments(self._before_parameter() + _QUOTE + _escaped(name) + _QUOTE * is_whole)
+            self._put_arguments(self._before_parameter() + _QUOTE + _escaped(name) + f"{_QUOTE}: " * is_whole)
         else:
             self._put(name)
         self._put(rest)
@@ -157,6 +161,7 @@ class DsmlCalls:
     def _read_value(self) -> bool:
         text, end, self._text = _VALUE_ENDS.cut(self._text)
         self._put(text)
+        self._is_behind_markup = False
         self._passing = None if end else _VALUE_ENDS
         if end:
             self._end_value(end)

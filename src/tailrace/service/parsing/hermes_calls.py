@@ -8,13 +8,13 @@ from tailrace.service.parsing.call_object import CallObject, Members, Progress
 from tailrace.service.parsing.markers import Markers, windows
 from tailrace.service.parsing.segments import AnswerPiece, CallGoesOn, Segment
 
-__all__ = ["CALL_TAG", "HermesCalls"]
+__all__ = ["CALL_TAG", "END_TAG", "HermesCalls"]
 
-CALL_TAG, _END_TAG = "<tool_call>", "</tool_call>"
+CALL_TAG, END_TAG = "<tool_call>", "</tool_call>"
 
 _MEMBERS = Members(arguments=("arguments",))
-_TAGS = Markers(CALL_TAG, _END_TAG)
-_TAGS_ON_LINES = Markers(CALL_TAG, _END_TAG, num_newlines=1)
+_TAGS = Markers(CALL_TAG, END_TAG)
+_TAGS_ON_LINES = Markers(CALL_TAG, END_TAG, num_newlines=1)
 _SPACE = " \t\r\n"
 
 
@@ -45,7 +45,8 @@ class HermesCalls:
             self._text = ""
             self._leave(self._call)
             self._read_on()
-        self._put(self._text)
+        if not self._skipped:  # where the beginning of a tag is no text
+            self._put(self._text)
         self._text = ""
         return self._take_segments()
 
@@ -107,5 +108,5 @@ class HermesCalls:
         self._call = None
         self._num_calls += call.is_call
         self._skipped = _SPACE + "}" * call.is_call
-        self._put(call.answer.replace(CALL_TAG, "").replace(_END_TAG, "").lstrip(_SPACE))
+        self._put(call.answer.replace(CALL_TAG, "").replace(END_TAG, "").lstrip(_SPACE))
         self._text = call.rest + self._text

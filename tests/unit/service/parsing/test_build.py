@@ -45,4 +45,4 @@ def test_calls_are_taken_out_where_there_are_tools() -> None:
 def test_a_format_may_have_calls_and_no_reasoning() -> None:
     form = AnswerForm("hermes", has_tools=True)
     assert machine_factory(None, "hermes", form, (), include_stop=False) is not None
-    assert markup_strings(None, "hermes", form) == ("<tool_call>",)
+    assert markup_strings(None, "hermes", form) == ("<tool_call>", "</tool_call>")

@@ -31,7 +31,7 @@ V3_TEXTS = {
     "cut in the arguments": (f'{CALLS}{CALL}function{SEP}f\n```json\n{{"a": "x', [("f", '{"a": "x')]),
     "cut in the opening fence": (f"{CALLS}{CALL}function{SEP}f\n```js", [("f", "")]),
     "cut in the name": (f"A{CALLS}{CALL}function{SEP}wea", ["Afunctionwea"]),
-    "cut in a token": (f"A{CALLS}{CALL[:-3]}", ["A" + CALL[:-3]]),
+    "cut in a token": (f"A{CALLS}{CALL[:-3]}", ["A"]),
     "no fence": (f"{CALL}function{SEP}f\n{{}}{END_CALL}", [("f", "{}")]),
     "no fence at the end": (f"{CALL}function{SEP}f\n```json\n{{}}{END_CALL}{END_CALLS}", [("f", "{}")]),
     "a fence of no language": (f"{CALL}function{SEP}f\n```\n{{}}\n```{END_CALL}", [("f", "{}")]),

@@ -68,6 +68,15 @@ AS_DEEPSEEK_DOES: dict[str, tuple[str, list[str | tuple[str, str]]]] = {
         f'{OPEN} name="f">\n<｜DSML｜parameter name="p" string="true">abc',
         ["Hi", ("f", '{"p": "abc')],
     ),
+    "cut in the end of a string": (
+        f'{OPEN} name="f">\n<｜DSML｜parameter name="p" string="true">abc</｜DSML｜param',
+        ["Hi", ("f", '{"p": "abc"')],
+    ),
+    "cut in the end of a value": (
+        f'{OPEN} name="f">\n<｜DSML｜parameter name="p" string="false">1</｜DSML｜',
+        ["Hi", ("f", '{"p": 1')],
+    ),
+    "cut in the end of a call": (f'{OPEN} name="f">\n{A}</｜DSML｜', ["Hi", ("f", '{"p": "a"}')]),
     "cut behind the name": (f'{OPEN} name="f">\n', ["Hi", ("f", "")]),
     "no block": (invoke(A), [("f", '{"p": "a"}')]),
 }
@@ -92,11 +101,13 @@ BEYOND: dict[str, tuple[str, list[str | tuple[str, str]]]] = {
     ),
     "cut in a name": (f'{OPEN} name="wea', ["Hiwea"]),
     "cut in a tag": (OPEN, ["Hi"]),
+    "cut in what opens a tag of the block": ("Hi\n\n<｜DSML｜tool_calls>\n<", ["Hi"]),
+    "cut in what opens a tag of the call": (f'{OPEN} name="f">\n<', ["Hi", ("f", "")]),
     "cut in what opens a tag": ("Hi\n\n<｜DSML", ["Hi\n\n<｜DSML"]),
     "cut in the name of a parameter": (f'{OPEN} name="f">\n<｜DSML｜parameter name="ci', ["Hi", ("f", '{"ci')]),
     "cut behind the name of a parameter": (
         f'{OPEN} name="f">\n{A}<｜DSML｜parameter name="city" st',
-        ["Hi", ("f", '{"p": "a", "city"')],
+        ["Hi", ("f", '{"p": "a", "city": ')],
     ),
     "no name": (block(invoke(A, attributes='nome="f"')), ['Hiinvoke nome="f">a']),
     "a tag of another name": ("a <｜DSML｜think>b", ["a think>b"]),

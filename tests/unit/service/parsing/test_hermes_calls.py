@@ -57,6 +57,7 @@ TEXTS: dict[str, tuple[str, list[str | tuple[str, str]]]] = {
     "cut in the arguments": ('<tool_call>{"name": "f", "arguments": {"a": "</to', [("f", '{"a": "</to')]),
     "cut behind the name": ('<tool_call>{"name": "f", "argu', [("f", "")]),
     "cut in the name": ('A\n<tool_call>\n{"name": "we', ['A{"name": "we']),
+    "cut in the end tag": (call("f", "{}")[:-3], [("f", "{}")]),
     "cut in the tag": ("A\n<tool_", ["A\n<tool_"]),
     "single quotes": (inside("{'name': 'f', 'arguments': {}}"), ["{'name': 'f', 'arguments': {}}"]),
     "no object": (inside("f(1)") + " so", ["f(1)so"]),
