@@ -24,7 +24,7 @@ struct TokenSlot {
 static_assert(sizeof(TokenSlot) == 32);
 
 inline constexpr int32_t kNoToken = -1;
-inline constexpr uint8_t kNumFinishReasons = 4;
+inline constexpr uint8_t kNumFinishReasons = 5;
 
 class TokenRing {
   public:
