@@ -1,0 +1,91 @@
+"""What following a grammar costs a stream: the time between tokens, with and without, by turns.
+
+    python -m benchmarks.engine.guided --streams 1 8 --rounds 5
+
+In process, on the default model, in steady decode. `waited` is how long draws waited for masks, for each token.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from benchmarks.engine.steps import CONFIG, PROMPT_TOKENS
+from benchmarks.serving.machine import describe_machine
+from tailrace.app import LoadedModel, build_engine, load_model
+from tailrace.engine.intake import Intake, IntakeConfig
+from tailrace.records import Record, StepRecord
+from tailrace.types import Guide, Request, SamplingParams
+from tailrace.weights.load import open_checkpoint
+
+# None ends before what the model would never write.
+GUIDES = {
+    "free": None,
+    "text": Guide('start: /(.|\\n)*/ "@@END@@"'),  # most tokens are allowed
+    "strings": Guide('start: (/"[a-zA-Z ,.]*"/ ",\\n")* "@@END@@"'),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """Some steps in which every stream got a token."""
+
+    periods_s: Sequence[float]
+    waited_s: float  # for each token
+
+
+def measure(model: LoadedModel, guide: Guide | None, num_streams: int, num_tokens: int) -> Spell:
+    steps: list[StepRecord] = []
+
+    def emit(record: Record) -> None:
+        if isinstance(record, StepRecord):
+            steps.append(record)
+
+    intake = Intake(IntakeConfig(CONFIG.max_queued, CONFIG.max_queued_tokens, model.limits.max_model_tokens))
+    engine = build_engine(model, CONFIG, intake, lambda _: None, lambda _: None, emit=emit)
+    sampling = SamplingParams(num_tokens, temperature=0.0, ignore_eos=True)
+    for number in range(1, num_streams + 1):
+        prompt = range(1000 * number, 1000 * number + PROMPT_TOKENS)
+        intake.submit(Request(f"r{number}", prompt, sampling, guide=guide))
+    before_s = model.executable.masks.waited_s
+    while intake.request_ids:
+        if not (engine.drain_intake() and engine.step()):
+            intake.wait(1.0)
+    intake.close()
+    engine.run()
+    steady = [
+        following.started_s - step.started_s
+        for step, following in pairwise(steps)
+        if step.num_tokens == step.num_sampled == following.num_tokens == num_streams
+    ]
+    return Spell(steady, (model.executable.masks.waited_s - before_s) / (num_streams * num_tokens))
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine.guided", description=__doc__)
+    parser.add_argument("--streams", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=100, help="of each stream in each round")
+    arguments = parser.parse_args(words)
+    print(describe_machine())
+    model = load_model(open_checkpoint("default"), CONFIG)
+    for guide in GUIDES.values():
+        measure(model, guide, 1, 20)  # the vocabulary of a grammar is made once
+    for num_streams in arguments.streams:
+        spells: dict[str, list[Spell]] = {name: [] for name in GUIDES}
+        for _ in range(arguments.rounds):
+            for name, guide in GUIDES.items():
+                spells[name].append(measure(model, guide, num_streams, arguments.tokens))
+        free_s = median(period for spell in spells["free"] for period in spell.periods_s)
+        for name, of_name in spells.items():
+            period_s = median(period for spell in of_name for period in spell.periods_s)
+            waited_s = median(spell.waited_s for spell in of_name)
+            print(
+                f"{num_streams} streams, {name}: {period_s * 1e3:.3f} ms between tokens, "
+                f"{period_s / free_s - 1:+.1%}; waited {waited_s * 1e6:.1f} us"
+            )
+
+
+if __name__ == "__main__":
+    main()
