@@ -35,6 +35,7 @@ from tailrace.service.guide_tokens import token_table
 from tailrace.service.service import PromptWatcher, TextService
 from tailrace.service.tokenizer import Tokenizer
 from tailrace.telemetry.levels import ReadReports
+from tailrace.types import Guide
 from tailrace.weights.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -155,13 +156,20 @@ def build_engine(
     )
     vocabulary = GuideVocabulary(partial(_guide_tokens, checkpoint), checkpoint.config.vocab_size)
     guidance = Guidance(
-        partial(Guided, vocabulary),
+        partial(_prepared_guide, vocabulary),
         runner,
         partial(longest_sequence, config=scheduler.config),
         intake.wake,
         max_requests=_GUIDED_A_PLACE * limits.max_sequences,
     )
     return Engine(scheduler, runner, intake, publish=publish, reply=reply, emit=emit, watch=watch, guidance=guidance)
+
+
+def _prepared_guide(vocabulary: GuideVocabulary, guide: Guide, max_tokens: int, output_ids: Sequence[int]) -> Guided:
+    """What takes long is done here, on the thread that makes guides, and not between two steps."""
+    guided = Guided(vocabulary, guide, max_tokens, output_ids)
+    guided.prepare()
+    return guided
 
 
 def _guide_tokens(checkpoint: Checkpoint) -> TokenTable:

@@ -70,6 +70,19 @@ class Guided:
     def _reserve(self) -> Reserve:
         return Reserve(self._vocabulary, self._grammar)
 
+    def prepare(self) -> None:
+        """Search for the first closing now: it takes long, and `offer` would do it else."""
+        self._look(self._next_look)
+
+    def _look(self, num_left: int) -> tuple[int | None, int]:
+        """The length of a closing, if one is known, and how many tokens may be taken before another look."""
+        self._reserve.follow(self._behind)
+        self._behind.clear()
+        length = self._reserve.look(num_left)
+        num_free = self._num_free(length, num_left)
+        self._next_look = num_left - max(num_free, 1)
+        return length, num_free
+
     def _noted(self, token_id: int) -> int:
         self._behind.append(token_id)
         return token_id
@@ -77,11 +90,7 @@ class Guided:
     def _secured(self, token_id: int, num_left: int) -> int:
         """This token, or what has to be taken for it."""
         reserve = self._reserve
-        reserve.follow(self._behind)
-        self._behind.clear()
-        length = reserve.look(num_left + 1)
-        num_free = self._num_free(length, num_left + 1)
-        self._next_look = num_left + 1 - max(num_free, 1)
+        length, num_free = self._look(num_left + 1)
         if length is None or num_free > 0 or token_id in self._eos_ids:
             return self._noted(token_id)
         if reserve.secure(token_id, num_left):

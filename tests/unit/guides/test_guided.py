@@ -141,3 +141,12 @@ def test_far_from_the_end_no_closing_is_looked_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Reserve, "look", counted)
     answer('start: %json {"type": "array"}', 3000, random.Random(2), greed="1")
     assert 0 < len(looks) < 300
+
+
+def test_the_first_closing_may_be_searched_for_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    guided = Guided(VOCABULARY, Guide("start: /[a-z]{3,9}/"), 400)
+    guided.prepare()
+    monkeypatch.setattr(Reserve, "look", lambda *_: pytest.fail("it was searched for again"))
+    token_id = encoded("a")[0]
+
+    assert guided.offer(token_id, 399) == token_id
