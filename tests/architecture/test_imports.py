@@ -142,9 +142,6 @@ def test_what_a_start_has_no_use_for_is_not_loaded(verb: str) -> None:
     assert loaded.isdisjoint(HEAVY)
 
 
-UNDER_WAY = ("service.formats", "service.guided", "service.parsing")  # taken away when answers go through them
-
-
 def test_every_module_is_reached_from_the_command_line_or_the_library(modules: list[Module]) -> None:
     imported = {name.removeprefix("tailrace.") for module in modules for name in module.imports}
     entries = {"", "cli", "library"}
@@ -154,6 +151,5 @@ def test_every_module_is_reached_from_the_command_line_or_the_library(modules: l
         if module.path.stem != "__init__"
         and module.name not in imported | entries
         and not module.is_inside("commands")  # the command line loads its verbs by name
-        and not module.name.startswith(UNDER_WAY)
     }
     assert idle == set()
