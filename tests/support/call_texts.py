@@ -253,4 +253,5 @@ def _may_be_lost(style: str, answer: str, num_calls: int) -> str:
         return ""
     if style in ("hermes", "llama3"):
         return answer if num_calls else ""
-    return "".join(re.findall(r'</?｜DSML｜(?:[^">]|"[^"]*")*(?:>|\Z|")', answer))
+    # Each place where a tag may begin: one that is none does not hide the next.
+    return "".join(re.findall(r'(?=(</?｜DSML｜(?:[^">]|"[^"]*")*(?:>|\Z|")))', answer))
