@@ -61,6 +61,7 @@ class DsmlCalls:
             self._put_unfinished_tag()
         elif self._opening:
             self._end_call()
+            self._put_unfinished_tag()
         elif self._text.startswith(CLOSING):  # in a value
             self._put_arguments(_QUOTE * (self._place is _Place.STRING))
         elif not self._is_behind_markup:  # where the beginning of a tag is no text

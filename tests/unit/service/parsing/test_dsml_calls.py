@@ -77,6 +77,7 @@ AS_DEEPSEEK_DOES: dict[str, tuple[str, list[str | tuple[str, str]]]] = {
         ["Hi", ("f", '{"p": 1')],
     ),
     "cut in the end of a call": (f'{OPEN} name="f">\n{A}</｜DSML｜', ["Hi", ("f", '{"p": "a"}')]),
+    "cut in an end tag with more in it": (f'{OPEN} name="f">\n</｜DSML｜invoke so.', ["Hi", ("f", "{}"), "invoke so."]),
     "cut behind the name": (f'{OPEN} name="f">\n', ["Hi", ("f", "")]),
     "no block": (invoke(A), [("f", '{"p": "a"}')]),
 }
