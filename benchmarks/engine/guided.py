@@ -13,7 +13,7 @@ from statistics import median
 
 from benchmarks.engine.steps import CONFIG, PROMPT_TOKENS
 from benchmarks.serving.machine import describe_machine
-from tailrace.app import LoadedModel, build_engine, load_model
+from tailrace.app import build_engine, load_model
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.records import Record, StepRecord
 from tailrace.types import Guide, Request, SamplingParams
@@ -35,31 +35,43 @@ class Spell:
     waited_s: float  # for each token
 
 
-def measure(model: LoadedModel, guide: Guide | None, num_streams: int, num_tokens: int) -> Spell:
-    steps: list[StepRecord] = []
+class Bench:
+    """One engine for all spells: its vocabulary of grammars is made once."""
 
-    def emit(record: Record) -> None:
+    def __init__(self) -> None:
+        model = load_model(open_checkpoint("default"), CONFIG)
+        self._steps: list[StepRecord] = []
+        self._masks = model.executable.masks
+        self._intake = Intake(IntakeConfig(CONFIG.max_queued, CONFIG.max_queued_tokens, model.limits.max_model_tokens))
+        self._engine = build_engine(model, CONFIG, self._intake, lambda _: None, lambda _: None, emit=self._emit)
+
+    def _emit(self, record: Record) -> None:
         if isinstance(record, StepRecord):
-            steps.append(record)
+            self._steps.append(record)
 
-    intake = Intake(IntakeConfig(CONFIG.max_queued, CONFIG.max_queued_tokens, model.limits.max_model_tokens))
-    engine = build_engine(model, CONFIG, intake, lambda _: None, lambda _: None, emit=emit)
-    sampling = SamplingParams(num_tokens, temperature=0.0, ignore_eos=True)
-    for number in range(1, num_streams + 1):
-        prompt = range(1000 * number, 1000 * number + PROMPT_TOKENS)
-        intake.submit(Request(f"r{number}", prompt, sampling, guide=guide))
-    before_s = model.executable.masks.waited_s
-    while intake.request_ids:
-        if not (engine.drain_intake() and engine.step()):
-            intake.wait(1.0)
-    intake.close()
-    engine.run()
-    steady = [
-        following.started_s - step.started_s
-        for step, following in pairwise(steps)
-        if step.num_tokens == step.num_sampled == following.num_tokens == num_streams
-    ]
-    return Spell(steady, (model.executable.masks.waited_s - before_s) / (num_streams * num_tokens))
+    def measure(self, guide: Guide | None, num_streams: int, num_tokens: int) -> Spell:
+        """Raises ValueError when the streams never ran all at once."""
+        self._steps.clear()
+        before_s = self._masks.waited_s
+        sampling = SamplingParams(num_tokens, temperature=0.0, ignore_eos=True)
+        for number in range(1, num_streams + 1):
+            prompt = range(1000 * number, 1000 * number + PROMPT_TOKENS)
+            self._intake.submit(Request(f"r{number}", prompt, sampling, guide=guide))
+        while self._intake.request_ids:
+            if not (self._engine.drain_intake() and self._engine.step()):
+                self._intake.wait(1.0)
+        steady = [
+            following.started_s - step.started_s
+            for step, following in pairwise(self._steps)
+            if step.num_tokens == step.num_sampled == following.num_tokens == num_streams
+        ]
+        if not steady:
+            raise ValueError("no two steps in a row had all streams: let them run longer")
+        return Spell(steady, (self._masks.waited_s - before_s) / (num_streams * num_tokens))
+
+    def close(self) -> None:
+        self._intake.close()
+        self._engine.run()
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -69,14 +81,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=100, help="of each stream in each round")
     arguments = parser.parse_args(words)
     print(describe_machine())
-    model = load_model(open_checkpoint("default"), CONFIG)
+    bench = Bench()
     for guide in GUIDES.values():
-        measure(model, guide, 1, 20)  # the vocabulary of a grammar is made once
+        bench.measure(guide, 1, 20)
     for num_streams in arguments.streams:
         spells: dict[str, list[Spell]] = {name: [] for name in GUIDES}
         for _ in range(arguments.rounds):
             for name, guide in GUIDES.items():
-                spells[name].append(measure(model, guide, num_streams, arguments.tokens))
+                spells[name].append(bench.measure(guide, num_streams, arguments.tokens))
         free_s = median(period for spell in spells["free"] for period in spell.periods_s)
         for name, of_name in spells.items():
             period_s = median(period for spell in of_name for period in spell.periods_s)
@@ -85,6 +97,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 f"{num_streams} streams, {name}: {period_s * 1e3:.3f} ms between tokens, "
                 f"{period_s / free_s - 1:+.1%}; waited {waited_s * 1e6:.1f} us"
             )
+    bench.close()
 
 
 if __name__ == "__main__":
