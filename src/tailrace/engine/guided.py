@@ -1,5 +1,6 @@
 """Sequences that follow a guide while they run: masks are asked for, drawn tokens offered, before anybody sees them."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
@@ -11,6 +12,8 @@ from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.types import Guide, Request
 
 __all__ = ["CorrectableRunner", "GuidedRunner", "MakeGuide", "TokenGuide"]
+
+logger = logging.getLogger(__name__)
 
 _UNLIKELY = -9999.0  # the log probability that clients know of a token of which it is not known
 
@@ -67,6 +70,11 @@ class _Guided:
                 return self.guide.offer(token_id, self.max_length - self.position)
             except TailraceError as error:
                 self.fault = str(error)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # a library's panic is no Exception; the other requests can do without this one
+                logger.exception("the guide of request %s failed", self.request.request_id)
+                self.fault = "its guide failed; see the server's log"
         self.fault = self.fault or "its grammar leaves no token that could come next"
         return NO_TOKEN
 

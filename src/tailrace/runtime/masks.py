@@ -15,6 +15,8 @@ __all__ = ["Fill", "MaskRow", "MaskWriter"]
 
 logger = logging.getLogger(__name__)
 
+_NOWHERE = -1  # the position of a row that holds for none
+
 MaskRow: TypeAlias = NDArray[np.uint32]
 Fill: TypeAlias = Callable[[MaskRow], None]
 
@@ -44,7 +46,7 @@ class MaskWriter:
         return self._free.get()
 
     def give_back(self, row: int) -> None:
-        self._do(lambda: self._free.put(row))
+        self._do(lambda: self._free_row(row))
 
     def write(self, row: int, position: int, fill: Fill) -> None:
         """Have `fill` write a row, for the token at `position`. Nothing is allowed there if it raises."""
@@ -66,6 +68,10 @@ class MaskWriter:
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             work()
+
+    def _free_row(self, row: int) -> None:
+        self._masks.tell(row, _NOWHERE)  # else its last mask would be the next sequence's, at the same position
+        self._free.put(row)
 
     def _write(self, row: int, position: int, fill: Fill) -> None:
         try:

@@ -89,7 +89,7 @@ class _Answer:
     def grammar(self) -> str:
         reasoning, begun = self._reasoning()
         body = self._body(begun)
-        self._rules.insert(0, f"start: {reasoning} {body}".replace("  ", " "))
+        self._rules.insert(0, f"start: {reasoning} {body}")
         return with_endings("\n".join(self._rules), tuple(self._endings))
 
     def _reasoning(self) -> tuple[str, str]:

@@ -140,6 +140,23 @@ def test_a_sequence_that_cannot_go_on_is_a_fault_and_the_others_go_on(drawn: int
     runner.close()
 
 
+def test_a_guide_that_breaks_ends_its_own_request_and_no_other() -> None:
+    class Panic(BaseException):
+        """What libraries in Rust raise: no Exception."""
+
+    class Breaking(ScriptedGuide):
+        def offer(self, token_id: int, num_left: int) -> int:
+            raise Panic
+
+    runner, _ = guided_runner({"a": 5, "b": 9})
+    runner.admit(Request("a", (1, 2, 3), SAMPLING), Breaking([[5]]), 20)
+    result = runner.run(plan(1, "a", "b", start=0, num_tokens=3, entered=["a", "b"]))
+
+    assert [token.request_id for token in result.sampled] == ["a", "b"]
+    assert "its guide failed; see the server's log" in runner.take_faults()["a"]
+    runner.close()
+
+
 def test_a_mask_that_cannot_be_written_says_why() -> None:
     runner, drawing = guided_runner({"a": NO_TOKEN})
     admit(runner, "a", [["no number"]])  # type: ignore[list-item]  # a fault of the guide

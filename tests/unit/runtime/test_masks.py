@@ -83,3 +83,28 @@ def test_closing_ends_the_thread() -> None:
     writer.close()
 
     assert set(threading.enumerate()) <= before
+
+
+def test_a_row_that_was_given_back_holds_for_no_position() -> None:
+    masks = ReferenceMasks(num_rows=1, vocab=32)
+    writer = MaskWriter(masks)
+    row = writer.take_row()
+    writer.write(row, 7, partial(write_word, 1))
+    writer.give_back(row)
+    assert writer.take_row() == row  # by another sequence, which draws its first token at the same position
+
+    drawn: list[list[int]] = []
+    draw = threading.Thread(target=lambda: drawn.append(allowed(masks, row, 7)))
+    gate = threading.Event()
+
+    def slow(words: NDArray[np.uint32]) -> None:
+        gate.wait()
+        write_word(2, words)
+
+    writer.write(row, 7, slow)
+    assert masks._positions[row] != 7
+    draw.start()
+    gate.set()
+    draw.join()
+    assert drawn == [[1]]
+    writer.close()

@@ -99,6 +99,12 @@ def test_an_answer_is_free_unless_something_is_asked_of_it() -> None:
     assert wants_guide(Wanted(tools=(Tool("f", strict=True),), tool_style="hermes"))
 
 
+def test_spaces_that_belong_to_a_schema_are_kept() -> None:
+    guide = MAKER.make(Wanted(OutputFormat(OutputKind.JSON_SCHEMA, '{"const": "two  spaces"}')), 64)
+    assert guide is not None
+    assert said(guide, 64, seed=1) == '"two  spaces"'
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_each_format_is_followed(seed: int) -> None:
     max_tokens = 8 + 6 * seed
