@@ -4,13 +4,15 @@ It is byte by byte, over a vocabulary of bytes and special tokens, where a step 
 finds is a closing, and seldom a longer one than need be; that it finds none proves nothing.
 """
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tailrace.errors import GuideError
 from tailrace.guides.vocabulary import GuideVocabulary
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ Items: TypeAlias = tuple[int, ...]
 _RECENT = 64  # bytes: what was used often among them is tried after others, so that no loop is stayed in
 _MANY_ITEMS = 80  # where more may follow, it is free text, in which brackets close nothing
 _MAX_LOOKS = 4096  # at what may follow, in one search: a fifth of a second
+_MAX_SEARCH_S = 2.0  # steps of all requests wait for it; only a grammar made for that comes near
 
 
 class _Kind(IntEnum):
@@ -68,7 +71,10 @@ def completes(matcher: "LLMatcher", items: Items) -> bool:
 class Closer:
     """Searches for closings in one grammar. Not for two threads at a time."""
 
-    def __init__(self, vocabulary: GuideVocabulary, endings: Sequence[str]) -> None:
+    def __init__(
+        self, vocabulary: GuideVocabulary, endings: Sequence[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
         first, writable = vocabulary.first_byte_id, vocabulary.speller.writable
         self._endings = [tuple(first + byte for byte in ending.encode()) for ending in endings]
         self._quote = first + ord('"')
@@ -81,8 +87,10 @@ class Closer:
     def find(self, matcher: "LLMatcher", max_items: int, width: int = 1, tail: Items = ()) -> Items | None:
         """What makes the text of `matcher` whole, at most `max_items` long; `width` ways are tried abreast.
 
-        `tail` made it whole a little while ago: a way that leads to where it does so again is long enough.
+        `tail` made it whole a little while ago: a way that leads to where it does so again is long enough. Raises
+        GuideError for a grammar that it takes too long to find a way through.
         """
+        due_s = self._clock() + _MAX_SEARCH_S
         beam = [_Path(0.0, (), matcher.deep_copy())]
         for _ in range(min(max_items - len(tail), _MAX_LOOKS // width) + 1):
             whole = [path.items for path in beam if path.matcher.is_accepting()]
@@ -91,6 +99,8 @@ class Closer:
             if whole:
                 best = min(whole, key=len)
                 return best if len(best) <= max_items else None
+            if self._clock() > due_s:
+                raise GuideError("the grammar is too complex: it takes too long to find an end of its answers")
             beam = self._advanced(beam, width)
         return None
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.errors import GuideError
-from tailrace.guides.vocabulary import GuideVocabulary
+from tailrace.guides.vocabulary import GuideVocabulary, reason_of
 from tailrace.types import Guide
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ class GuideMatcher:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise GuideError(self._matcher.get_error())
+            raise GuideError(reason_of(self._matcher))

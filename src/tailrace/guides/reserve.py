@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tailrace.errors import GuideError
 from tailrace.guides.closing import Closer, Items, completes
 from tailrace.guides.endings import noted_endings
-from tailrace.guides.vocabulary import GuideVocabulary
+from tailrace.guides.vocabulary import GuideVocabulary, reason_of
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -40,7 +40,7 @@ class Reserve:
         """The answer went on with these tokens; the closing is no longer known."""
         for token_id in token_ids:
             if not self._matcher.consume_tokens(self._speller.split(token_id)):
-                raise GuideError(self._matcher.get_error() or f"token {token_id} is not allowed here")
+                raise GuideError(reason_of(self._matcher) or f"token {token_id} is not allowed here")
             self._closing = None
 
     def look(self, max_tokens: int) -> int | None:

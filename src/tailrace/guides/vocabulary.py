@@ -1,5 +1,6 @@
 """A model's tokens in the words of llguidance, which is loaded at the first use. Knows no text and no tokenizer."""
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -12,11 +13,14 @@ from tailrace.guides.tokens import TokenTable
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-__all__ = ["GuideVocabulary", "TokenTable"]
+__all__ = ["GuideVocabulary", "TokenTable", "reason_of"]
 
 _NO_FORCING = '%llguidance {"no_forcing": true}\n'
 """Where only one text can follow, any cutting of it into tokens may. Forcing the tokenizer's own one would take a
 tokenizer, which takes the interpreter in the middle of a mask; the model itself prefers that cutting."""
+
+_SHOWN = re.compile(r"\n +\d+ \| ")  # lines of the grammar
+_MAX_REASON_CHARS = 300
 
 _MAX_LEXER_STATES = 50_000  # some 100 MB, for one answer
 
@@ -121,5 +125,12 @@ def _compiled(tokenizer: "LLTokenizer", grammar: str) -> "LLMatcher":
     limits = LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
     matcher = LLMatcher(tokenizer, _NO_FORCING + grammar, log_level=0, limits=limits)
     if matcher.is_error():
-        raise GuideError(matcher.get_error())
+        raise GuideError(reason_of(matcher))
     return matcher
+
+
+def reason_of(matcher: "LLMatcher") -> str:
+    """Why llguidance has given up, in a line: it shows the grammar besides, as long as that may be."""
+    said = _SHOWN.split(matcher.get_error().replace("<non-verbose/>", ""), maxsplit=1)[0]
+    line = " ".join(said.split())
+    return line if len(line) <= _MAX_REASON_CHARS else f"{line[:_MAX_REASON_CHARS]}..."

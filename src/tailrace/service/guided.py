@@ -7,6 +7,7 @@ from typing import Any
 
 from tailrace.errors import GuideError, InvalidRequest
 from tailrace.guides.endings import with_endings
+from tailrace.guides.nesting import MAX_DEPTH, MAX_LEVELS, depth, grammar_levels, schema_levels
 from tailrace.guides.reserve import Reserve
 from tailrace.guides.vocabulary import GuideVocabulary
 from tailrace.guides.words import FREE_TEXT, lark_of, lazy_until, literal, regex_terminal, renamed, schema_rule, token
@@ -21,7 +22,6 @@ __all__ = ["GuideMaker", "Wanted", "wants_guide"]
 _MAX_CHARACTERS = 1 << 18  # of a schema, a grammar, or all choices
 _MAX_EXPRESSION_CHARACTERS = 1 << 14
 _MAX_CHOICES = 4096
-_MAX_DEPTH = 64  # of a schema
 _MAX_CLOSING_TOKENS = 4096  # that are looked for when max_tokens are too few, to say how many it takes
 
 _LINE_ENDS = r"/\n{1,4}/"  # behind the reasoning they are of the markup
@@ -195,6 +195,10 @@ class _Answer:
             grammar = lark_of(wanted.text)
         except ValueError as error:
             raise InvalidRequest(f"{wanted.param}: no GBNF grammar: {error}", param=wanted.param) from error
+        if grammar_levels(grammar) > MAX_LEVELS:
+            raise InvalidRequest(
+                f"{wanted.param}: the grammar has more than {MAX_LEVELS} rules and brackets", param=wanted.param
+            )
         self._rules.append(renamed(grammar, "answer_start"))
         return "answer_start"
 
@@ -250,9 +254,11 @@ def _callable_tools(wanted: Wanted) -> Sequence[Tool]:
     tools = [tool for tool in wanted.tools if name is None or tool.name == name]
     if not tools:
         raise InvalidRequest(f"tool_choice names {str(name)[:64]!r}, which is none of the tools", param="tool_choice")
-    if wanted.tool_choice.mode is ToolMode.REQUIRED:
-        return tools
-    return [tool if tool.strict else replace(tool, parameters={}) for tool in tools]
+    if wanted.tool_choice.mode is not ToolMode.REQUIRED:
+        tools = [_without_schema(tool) for tool in tools]
+    for tool in tools:
+        _check_schema(tool.parameters, "tools")
+    return tools
 
 
 def _without_schema(tool: Tool) -> Tool:
@@ -267,23 +273,20 @@ def _schema(wanted: OutputFormat) -> Mapping[str, Any]:
         raise InvalidRequest(f"{wanted.param}: the schema is no JSON: {error}", param=wanted.param) from error
     if not isinstance(schema, dict):
         raise InvalidRequest(f"{wanted.param}: the schema must be an object", param=wanted.param)
-    if _depth(schema) > _MAX_DEPTH:
-        raise InvalidRequest(
-            f"{wanted.param}: the schema is nested more than {_MAX_DEPTH} deep: use $defs", param=wanted.param
-        )
+    _check_schema(schema, wanted.param)
     return schema
 
 
-def _depth(value: Any) -> int:
-    """How deep a value is nested. Looks no deeper than it has to."""
-    depth, level = 0, [value]
-    while level and depth <= _MAX_DEPTH:
-        parts = [
-            list(each.values()) if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)
-        ]
-        level = [inner for part in parts for inner in part]
-        depth += bool(parts)
-    return depth
+def _check_schema(schema: Mapping[str, Any], param: str) -> None:
+    """Raises InvalidRequest for a schema that goes too deep to be compiled."""
+    if depth(schema) > MAX_DEPTH:
+        raise InvalidRequest(f"{param}: the schema is nested more than {MAX_DEPTH} deep: use $defs", param=param)
+    if schema_levels(schema) > MAX_LEVELS:
+        raise InvalidRequest(
+            f"{param}: the schema and what its references lead to are nested more than {MAX_LEVELS} deep, all "
+            "together: use fewer of them",
+            param=param,
+        )
 
 
 def _check_size(wanted: OutputFormat, num_characters: int, most: int) -> None:

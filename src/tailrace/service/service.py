@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from tailrace.classes import STANDARD, ServiceClasses
@@ -50,6 +52,8 @@ from tailrace.types import (
 
 __all__ = ["PromptWatcher", "TextService"]
 
+_MAX_GUIDE_THREADS = 2
+
 
 class PromptWatcher(Protocol):
     """Somebody who learns from the prompts that pass by."""
@@ -88,6 +92,8 @@ class TextService:
         self._chat = chat
         vocabulary = guide_vocabulary(tokenizer, model.eos_ids, model.vocab_size)
         self._guides = GuideMaker(vocabulary, tokenizer.markup_ids.get)
+        # Of their own: grammars that take long hold up others, but nobody's prompt.
+        self._guide_threads = ThreadPoolExecutor(_MAX_GUIDE_THREADS, thread_name_prefix="tailrace-grammars")
 
     @property
     def model(self) -> ModelCard:
@@ -215,7 +221,8 @@ class TextService:
         if not wants_guide(wanted):
             return None
         check_guided(sampling)
-        return await asyncio.to_thread(self._guides.make, wanted, sampling.max_tokens)
+        make = partial(self._guides.make, wanted, sampling.max_tokens)
+        return await asyncio.get_running_loop().run_in_executor(self._guide_threads, make)
 
     def _open(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal | None) -> TextStream:
         submitted = self._submit(settled, outputs, journal)

@@ -187,13 +187,21 @@ def test_strict_tools_may_be_called_and_need_not_be(style: str) -> None:
             Draft202012Validator(schema).validate(json.loads(arguments or "{}"))
 
 
+def chained(length: int) -> dict[str, object]:
+    """A schema in which each definition leads to the next."""
+    defs: dict[str, object] = {
+        f"d{i}": {"type": "object", "properties": {"x": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(length)
+    }
+    return {"$defs": {**defs, f"d{length}": {"type": "string"}}, "$ref": "#/$defs/d0"}
+
+
 @pytest.mark.parametrize(
     ("output_format", "reason"),
     [
         (form(OutputKind.JSON_SCHEMA, "{"), "no JSON"),
         (form(OutputKind.JSON_SCHEMA, "[]"), "object"),
         (form(OutputKind.JSON_SCHEMA, '{"type": "object", "dependentSchemas": {"a": {}}}'), "dependentSchemas"),
-        (form(OutputKind.JSON_SCHEMA, '{"$ref": "https://example.org/x.json"}'), "ref"),
+        (form(OutputKind.JSON_SCHEMA, '{"$ref": "https://example.org/x.json"}'), "registry"),
         (form(OutputKind.JSON_SCHEMA, '{"not":' * 100 + "{}" + "}" * 100), "nested"),
         (form(OutputKind.JSON_SCHEMA, "[" * 100_000), "no JSON"),
         (form(OutputKind.JSON_SCHEMA, '{"enum": ["' + "a" * (1 << 18) + '"]}'), "characters"),
@@ -201,6 +209,11 @@ def test_strict_tools_may_be_called_and_need_not_be(style: str) -> None:
         (form(OutputKind.REGEX, "(" * 5000), "regex"),
         (form(OutputKind.GRAMMAR, "start: nobody"), "unknown"),
         (form(OutputKind.GRAMMAR, "root ::= ((("), "GBNF"),
+        (
+            form(OutputKind.GRAMMAR, "start: r0" + "".join(f"\nr{i}: r{i + 1}" for i in range(1600))),
+            "rules and brackets",
+        ),
+        (form(OutputKind.JSON_SCHEMA, json.dumps(chained(550))), "references"),
         (form(OutputKind.CHOICE), "few"),
         (form(OutputKind.CHOICE, choices=["a"] * 5000), "many"),
     ],
@@ -209,6 +222,23 @@ def test_a_format_that_cannot_be_followed_is_refused(output_format: OutputFormat
     with pytest.raises(InvalidRequest, match=reason) as refused:
         made(Wanted(output_format))
     assert refused.value.param == "response_format"
+
+
+def test_reasons_are_short_and_in_a_line() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        made(Wanted(form(OutputKind.GRAMMAR, "start: a\n" + 'a: "x" ' * 3000)))
+    assert len(str(refused.value)) < 400
+    assert "\n" not in str(refused.value)
+
+
+def test_arguments_nested_too_deeply_are_refused() -> None:
+    schema: dict[str, object] = {"type": "string"}
+    for _ in range(400):
+        schema = {"type": "object", "properties": {"x": schema}}
+    tools = (Tool("deep", parameters=schema),)
+    with pytest.raises(InvalidRequest, match="nested more than 64") as refused:
+        made(Wanted(tools=tools, tool_choice=ToolChoice(ToolMode.REQUIRED), tool_style="hermes"))
+    assert refused.value.param == "tools"
 
 
 def test_too_few_tokens_are_refused_with_how_many_it_takes() -> None:
