@@ -5,7 +5,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["FREE_TEXT", "lark_of", "lazy_until", "literal", "regex_terminal", "renamed", "schema_rule", "token"]
+__all__ = [
+    "FREE_TEXT",
+    "fixed_texts",
+    "lark_of",
+    "lark_texts",
+    "lazy_until",
+    "literal",
+    "regex_terminal",
+    "renamed",
+    "schema_rule",
+    "token",
+]
 
 FREE_TEXT = r"/(.|\n)*/"
 """Anything but special tokens."""
@@ -15,6 +26,38 @@ _WORDS = re.compile(
     r"""(?P<other>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|/(?![/*])(?:\\.|[^/\\\n])+/|//[^\n]*|\#[^\n]*)|(?<![\w@-])(?P<name>start)(?![\w-])""",
     re.VERBOSE,
 )
+
+_EXPRESSION = re.compile(  # bounded, as what it is used on, so that nothing hostile takes long
+    r"""\[\^(?:\\.|[^\]\\]){1,40}\]|\[(?P<member>[^\\\]])(?:\\.|[^\]\\]){0,40}\]"""
+    r"""|(?P<loose>[*?]|\{(?P<least>\d{0,2})[^}]{0,20}\})|\\(?P<escaped>[^\w\s])|\\[pPx]\{[^}]{0,40}\}|\\."""
+    r"""|\(\?[^:)]{0,40}[:)]|[.^$|()+]|(?P<plain>.)""",
+    re.DOTALL,
+)
+_MAX_EXPRESSION_CHARACTERS = 1024
+_MAX_FIXED_TEXTS = 16
+_MAX_FIXED_CHARACTERS = 64
+
+
+def fixed_texts(expression: str) -> list[str]:
+    """What of a regular expression has to be written as it stands, roughly: enough to look for a way through it."""
+    texts = [""]
+    for found in _EXPRESSION.finditer(expression[:_MAX_EXPRESSION_CHARACTERS]):
+        if character := found["plain"] or found["escaped"]:
+            texts[-1] += character
+            continue
+        if found["loose"]:
+            texts[-1] = texts[-1][:-1] + texts[-1][-1:] * int(found["least"] or 0)
+        texts += [found["member"] or "", ""]
+    whole = dict.fromkeys(text for text in texts if 0 < len(text) <= _MAX_FIXED_CHARACTERS)
+    return list(whole)[:_MAX_FIXED_TEXTS]
+
+
+def lark_texts(grammar: str) -> list[str]:
+    """The same of the regular expressions of a grammar in Lark."""
+    others = [word["other"] or "" for word in _WORDS.finditer(grammar)]
+    expressions = [other[1:-1] for other in others if re.match("/[^/]", other)][:_MAX_FIXED_TEXTS]
+    texts = [text for expression in expressions for text in fixed_texts(expression)]
+    return list(dict.fromkeys(texts))[:_MAX_FIXED_TEXTS]
 
 
 def literal(text: str) -> str:

@@ -10,7 +10,18 @@ from tailrace.guides.endings import with_endings
 from tailrace.guides.nesting import MAX_DEPTH, MAX_LEVELS, depth, grammar_levels, schema_levels
 from tailrace.guides.reserve import Reserve
 from tailrace.guides.vocabulary import GuideVocabulary
-from tailrace.guides.words import FREE_TEXT, lark_of, lazy_until, literal, regex_terminal, renamed, schema_rule, token
+from tailrace.guides.words import (
+    FREE_TEXT,
+    fixed_texts,
+    lark_of,
+    lark_texts,
+    lazy_until,
+    literal,
+    regex_terminal,
+    renamed,
+    schema_rule,
+    token,
+)
 from tailrace.service.formats.call_grammar import CALL_STYLES, CallGrammar, CallRules, call_rules
 from tailrace.service.formats.format import ReasoningTags
 from tailrace.service.output_format import OutputFormat, OutputKind
@@ -21,7 +32,8 @@ __all__ = ["GuideMaker", "Wanted", "wants_guide"]
 
 _MAX_CHARACTERS = 1 << 18  # of a schema, a grammar, or all choices
 _MAX_EXPRESSION_CHARACTERS = 1 << 14
-_MAX_CHOICES = 4096
+_MAX_CHOICES = 1024  # of twice as many that begin alike, llguidance says that they are too complex
+_MAX_ENDINGS = 32  # that are tried wherever an end of the answer is looked for
 _MAX_CLOSING_TOKENS = 4096  # that are looked for when max_tokens are too few, to say how many it takes
 
 _LINE_ENDS = r"/\n{1,4}/"  # behind the reasoning they are of the markup
@@ -171,10 +183,14 @@ class _Answer:
         return schema_rule({"type": "object"})
 
     def json_schema(self, wanted: OutputFormat) -> str:
-        return schema_rule(_schema(wanted))
+        schema = _schema(wanted)
+        patterns = _patterns(schema)[:_MAX_ENDINGS]
+        self._endings += [text for pattern in patterns for text in fixed_texts(pattern)][:_MAX_ENDINGS]
+        return schema_rule(schema)
 
     def regex(self, wanted: OutputFormat) -> str:
         _check_size(wanted, len(wanted.text), _MAX_EXPRESSION_CHARACTERS)
+        self._endings += fixed_texts(wanted.text)
         self._rules.append(f"answer_text: {regex_terminal(wanted.text)}")
         return "answer_text"
 
@@ -199,6 +215,7 @@ class _Answer:
             raise InvalidRequest(
                 f"{wanted.param}: the grammar has more than {MAX_LEVELS} rules and brackets", param=wanted.param
             )
+        self._endings += lark_texts(grammar)
         self._rules.append(renamed(grammar, "answer_start"))
         return "answer_start"
 
@@ -287,6 +304,18 @@ def _check_schema(schema: Mapping[str, Any], param: str) -> None:
             "together: use fewer of them",
             param=param,
         )
+
+
+def _patterns(schema: Any) -> list[str]:
+    """The regular expressions of its texts, wherever in it."""
+    found: list[str] = []
+    parts = [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict) and isinstance(part.get("pattern"), str):
+            found.append(part["pattern"])
+        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return found
 
 
 def _check_size(wanted: OutputFormat, num_characters: int, most: int) -> None:

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from tailrace.guides.endings import noted_endings, with_endings
-from tailrace.guides.words import lark_of, lazy_until, literal, regex_terminal, renamed
+from tailrace.guides.words import fixed_texts, lark_of, lark_texts, lazy_until, literal, regex_terminal, renamed
 from tests.unit.guides.small_vocabulary import encoded, small_vocabulary
 
 VOCABULARY = small_vocabulary()
@@ -59,3 +59,21 @@ def test_endings_are_noted_in_a_comment() -> None:
     assert takes(noted, "a")
     assert with_endings("start: /a/", ()) == "start: /a/"
     assert noted_endings("start: /a/") == ()
+
+
+@pytest.mark.parametrize(
+    ("expression", "texts"),
+    [
+        (r".+@.+\.com", ["@", ".com"]),
+        (r"(.|\n)*END", ["END"]),
+        (r"[^~]*~", ["~"]),
+        (r"\p{L}+[日本]{2}", ["日"]),
+        (r"(?i)abc?d\x{41}e{3}", ["ab", "d", "eee"]),
+        (r"", []),
+        ("x" * 65, []),
+        ("a|" + "[" * 5000, ["a"]),
+    ],
+)
+def test_of_an_expression_its_fixed_texts_are_known(expression: str, texts: list[str]) -> None:
+    assert fixed_texts(expression) == texts
+    assert lark_texts(f'start: WORD "/x/"\nWORD: /{expression}/ // /y/') == (texts if expression else [])

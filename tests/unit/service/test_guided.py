@@ -241,6 +241,36 @@ def test_arguments_nested_too_deeply_are_refused() -> None:
     assert refused.value.param == "tools"
 
 
+@pytest.mark.parametrize(
+    ("output_format", "reason"),
+    [
+        (form(OutputKind.REGEX, "(a"), "unclosed group"),
+        (form(OutputKind.REGEX, "(" * 5000), "invalid regex"),
+        (form(OutputKind.GRAMMAR, "start: nobody"), 'unknown name: "nobody"$'),
+        (form(OutputKind.JSON_SCHEMA, '{"$ref": "#/$defs/nobody"}'), r"Pointer '/\$defs/nobody' does not exist$"),
+    ],
+)
+def test_a_refusal_is_one_line_about_the_client_s_own_text(output_format: OutputFormat, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as refused:
+        made(Wanted(output_format))
+    said = str(refused.value)
+    assert "\n" not in said
+    assert "llguidance" not in said
+    assert len(said) < 400
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [".*x", r".+@.+\.com", r"(.|\n)*END", "[^~]*~", r"\p{L}+[日本]{2}", r"Answer: .+ \(done\)", ".*.*.*é{2}"],
+)
+def test_an_end_is_found_that_looks_like_the_text_before_it(expression: str) -> None:
+    pattern = json.dumps({"type": "object", "properties": {"a": {"pattern": expression, "type": "string"}}})
+    required = pattern[:-1] + ', "required": ["a"]}'
+    assert made(Wanted(form(OutputKind.REGEX, expression)), 40)
+    assert made(Wanted(form(OutputKind.GRAMMAR, f"start: WORD\nWORD: /{expression}/")), 40)
+    assert made(Wanted(form(OutputKind.JSON_SCHEMA, required)), 60)
+
+
 def test_too_few_tokens_are_refused_with_how_many_it_takes() -> None:
     schema = json.dumps({"type": "array", "minItems": 20, "items": {"type": "integer"}})
     with pytest.raises(
