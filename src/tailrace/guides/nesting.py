@@ -4,7 +4,7 @@ process along."""
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["MAX_DEPTH", "MAX_LEVELS", "depth", "grammar_levels", "schema_levels"]
+__all__ = ["MAX_DEPTH", "MAX_LEVELS", "depth", "grammar_levels", "members", "schema_levels"]
 
 MAX_DEPTH = 64  # of a schema, without what its references lead to
 MAX_LEVELS = 1500  # a stack of 8 MB holds twice as many of the largest
@@ -21,7 +21,7 @@ def depth(value: Any) -> int:
 
 def schema_levels(schema: Mapping[str, Any]) -> int:
     """At most so many are open at once: each reference is followed once, and might be inside of all others."""
-    places = {str(value) for key, value in _members(schema) if key == "$ref"}
+    places = {str(value) for key, value in members(schema) if key == "$ref"}
     return depth(schema) + sum(depth(_at(schema, place)) for place in places)
 
 
@@ -31,19 +31,20 @@ def grammar_levels(grammar: str) -> int:
     return rules + sum(map(grammar.count, "([{"))
 
 
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return value if isinstance(value, list) else []
-
-
-def _members(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def members(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """All keys in a schema, however deep, with what they have."""
     level: list[Any] = [schema]
     while level:
         for each in level:
             if isinstance(each, Mapping):
                 yield from each.items()
         level = [inner for each in level for inner in _parts(each)]
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, list) else []
 
 
 def _at(schema: Mapping[str, Any], place: str) -> Any:

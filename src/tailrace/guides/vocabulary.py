@@ -19,7 +19,7 @@ _NO_FORCING = '%llguidance {"no_forcing": true}\n'
 """Where only one text can follow, any cutting of it into tokens may. Forcing the tokenizer's own one would take a
 tokenizer, which takes the interpreter in the middle of a mask; the model itself prefers that cutting."""
 
-_SHOWN = re.compile(r"\n +\d+ \| ")  # lines of the grammar
+_SHOWN = re.compile(r"\n +\d+ \| |<backtrace>")  # lines of the grammar, and of llguidance
 _MAX_REASON_CHARS = 300
 
 _MAX_LEXER_STATES = 50_000  # some 100 MB, for one answer

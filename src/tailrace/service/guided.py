@@ -7,6 +7,7 @@ from typing import Any
 
 from tailrace.errors import GuideError, InvalidRequest
 from tailrace.guides.endings import with_endings
+from tailrace.guides.multiples import MAX_MULTIPLE, grammar_multiple, schema_multiple
 from tailrace.guides.nesting import MAX_DEPTH, MAX_LEVELS, depth, grammar_levels, schema_levels
 from tailrace.guides.reserve import Reserve
 from tailrace.guides.vocabulary import GuideVocabulary
@@ -215,6 +216,7 @@ class _Answer:
             raise InvalidRequest(
                 f"{wanted.param}: the grammar has more than {MAX_LEVELS} rules and brackets", param=wanted.param
             )
+        _check_multiple(grammar_multiple(grammar), wanted.param)
         self._endings += lark_texts(grammar)
         self._rules.append(renamed(grammar, "answer_start"))
         return "answer_start"
@@ -303,6 +305,14 @@ def _check_schema(schema: Mapping[str, Any], param: str) -> None:
             f"{param}: the schema and what its references lead to are nested more than {MAX_LEVELS} deep, all "
             "together: use fewer of them",
             param=param,
+        )
+    _check_multiple(schema_multiple(schema), param)
+
+
+def _check_multiple(multiple: int, param: str) -> None:
+    if multiple > MAX_MULTIPLE:
+        raise InvalidRequest(
+            f"{param}: what multipleOf asks for, all together, is more than {MAX_MULTIPLE:,}: leave it out", param=param
         )
 
 

@@ -214,6 +214,8 @@ def chained(length: int) -> dict[str, object]:
             "rules and brackets",
         ),
         (form(OutputKind.JSON_SCHEMA, json.dumps(chained(550))), "references"),
+        (form(OutputKind.JSON_SCHEMA, '{"type": "integer", "multipleOf": 100003}'), "multipleOf"),
+        (form(OutputKind.GRAMMAR, 'start: %json {"type": "integer", "multipleO\\u0066": 100003}'), "multipleOf"),
         (form(OutputKind.CHOICE), "few"),
         (form(OutputKind.CHOICE, choices=["a"] * 5000), "many"),
     ],
