@@ -80,7 +80,7 @@ class Guided:
         self._behind.clear()
         length = self._reserve.look(num_left)
         num_free = self._num_free(length, num_left)
-        self._next_look = num_left - max(num_free, 1)
+        self._next_look = num_left - num_free
         return length, num_free
 
     def _noted(self, token_id: int) -> int:

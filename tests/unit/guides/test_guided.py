@@ -18,9 +18,13 @@ from tests.unit.guides.small_vocabulary import END, ID, TOKENS, allowed_ids, dec
 VOCABULARY = small_vocabulary()
 
 
-def answer(grammar: str, max_tokens: int, rng: random.Random, greed: str = "") -> tuple[str, Guided]:
+def answer(
+    grammar: str, max_tokens: int, rng: random.Random, greed: str = "", *, is_prepared: bool = False
+) -> tuple[str, Guided]:
     """What a model says that draws among the allowed tokens, tokens with a byte of `greed` before others."""
     guided = Guided(VOCABULARY, Guide(grammar), max_tokens)
+    if is_prepared:
+        guided.prepare()
     mask, token_ids = np.zeros(VOCABULARY.num_words, np.uint32), list[int]()
     while len(token_ids) < max_tokens and not guided.is_finished:
         guided.fill(mask)
@@ -150,3 +154,12 @@ def test_the_first_closing_may_be_searched_for_beforehand(monkeypatch: pytest.Mo
     token_id = encoded("a")[0]
 
     assert guided.offer(token_id, 399) == token_id
+
+
+@pytest.mark.parametrize("spare", range(4))
+def test_an_answer_that_was_prepared_is_whole_from_its_first_token(spare: int) -> None:
+    grammar = r"start: /a|b[a-z ]{2,9}!/"
+    for seed in range(8):
+        text, guided = answer(grammar, least(grammar) + spare, random.Random(seed), "b", is_prepared=True)
+        assert re.fullmatch(r"a|b[a-z ]{2,9}!", text)
+        assert guided.is_cut or len(text) > 3
