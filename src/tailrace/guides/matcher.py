@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tailrace.errors import GuideError
 from tailrace.guides.vocabulary import GuideVocabulary, reason_of
 from tailrace.types import Guide
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["GuideMatcher"]
@@ -24,6 +25,7 @@ class GuideMatcher:
         """`token_ids` are what the answer has already."""
         self._matcher = vocabulary.compile(guide.grammar)
         self._eos_ids = frozenset(vocabulary.table.eos_ids)
+        self._eos_bits = [(token_id >> 5, 1 << (token_id & 31)) for token_id in self._eos_ids]
         self._is_ended = False
         for token_id in token_ids:
             self.accept(token_id)
@@ -42,6 +44,9 @@ class GuideMatcher:
         """Set the bit of each token that may come next, in `num_words` words; clear all others."""
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         self._check()
+        for word, bit in self._eos_bits:  # a client's grammar may name an end by its number, as if it were text
+            if int(mask[word]) & bit and not self.allows_end:
+                mask[word] &= ~np.uint32(bit)
 
     def accept(self, token_id: int) -> None:
         """The answer goes on with this token, or ends with it."""

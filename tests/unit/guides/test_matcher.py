@@ -69,6 +69,12 @@ def test_special_tokens_are_allowed_by_their_ids_and_are_no_text() -> None:
     assert allowed(matcher(grammar, "the<call>")) == {b"a", b"ab"}
 
 
+def test_an_end_that_a_grammar_names_as_if_it_were_text_is_no_text() -> None:
+    both = f'start: <[{END}]> | "a"'
+    assert allowed(matcher(both)) == {b"a"}
+    assert TOKENS[END] in allowed(matcher(both, "a"))
+
+
 def test_any_cutting_into_tokens_is_taken() -> None:
     grammar = f"start: %json {json.dumps(PERSON)}"
     for cutting in (['{"', "name", '":', ' "'], ["{", '"', "n", "a", "m", "e", '"', ":", '"']):
