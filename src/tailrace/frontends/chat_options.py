@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.chat import Message, chat_prompt
 from tailrace.frontends.complaint import invalid_value
-from tailrace.frontends.http.openai.tools import FunctionTool, ToolWish, tool_choice, tools
+from tailrace.frontends.function_tools import FunctionTool, ToolWish, tool_choice, tools
 from tailrace.frontends.output_format import ResponseFormat, StructuredOutputs, output_format_of
 from tailrace.frontends.tools import MAX_TOOLS
 from tailrace.service.api import ChatPrompt, OutputFormat

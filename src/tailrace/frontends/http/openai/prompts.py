@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.chat import Message, chat_prompt
+from tailrace.frontends.function_tools import tool_choice, tools
 from tailrace.frontends.http.openai.schema import ChatBody, PromptBody, Thinking
-from tailrace.frontends.http.openai.tools import tool_choice, tools
 from tailrace.service.api import ChatPrompt, InfillPrompt, Prompt, TextPrompt, TokenPrompt
 
 __all__ = ["completion_prompts", "messages_prompt", "one_prompt"]

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from tailrace.frontends.chat import Message
+from tailrace.frontends.function_tools import FunctionTool, ToolWish
 from tailrace.frontends.http.body import Count, GenerationBody, StopString, TopLogprobs
-from tailrace.frontends.http.openai.tools import FunctionTool, ToolWish
 from tailrace.frontends.output_format import ResponseFormat, StructuredOutputs
 from tailrace.frontends.thinking import Effort
 from tailrace.frontends.tools import MAX_TOOLS

@@ -1,4 +1,4 @@
-"""Tools and what is to be called as chats have them."""
+"""Tools and what is to be called in the words of OpenAI's chats, which Python clients use too."""
 
 from typing import Any, Literal
 
