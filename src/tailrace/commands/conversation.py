@@ -68,9 +68,11 @@ class Conversation:
         self._said.append({"role": "user", "content": line})
         try:
             calls = self._ask(self._sampling)
-            while calls:
-                self._said += self._results(calls)
+            while calls and (results := self._results(calls)):
+                self._said += results
                 calls = self._ask(replace(self._sampling, tool_choice=None))  # a forced call would be forced for ever
+            if calls:
+                del self._said[-1]["tool_calls"]  # nobody says what they gave
         except TailraceError:
             del self._said[start:]  # what could not be answered is not part of the talk
             raise
@@ -97,13 +99,18 @@ class Conversation:
         return calls
 
     def _results(self, calls: list[Call]) -> list[Message]:
-        """What the calls gave, as messages. An empty line, the end of input or Ctrl-C say that there was no result."""
-        return [{"role": "tool", "tool_call_id": call.call_id, "content": self._result(call)} for call in calls]
+        """What the calls gave, as messages; none where the input has ended. Ctrl-C, or nothing, is no result."""
+        results: list[Message] = []
+        for call in calls:
+            if (result := self._result(call)) is None:
+                return []
+            results.append({"role": "tool", "tool_call_id": call.call_id, "content": result or "no result"})
+        return results
 
-    def _result(self, call: Call) -> str:
+    def _result(self, call: Call) -> str | None:
         try:
-            return self._screen.read(f"{call.name} gives> ") or "no result"
+            return self._screen.read(f"{call.name} gives> ")
         except KeyboardInterrupt:
             if not self._screen.is_interactive:
                 raise
-            return "no result"
+            return ""

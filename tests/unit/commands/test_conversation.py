@@ -212,7 +212,7 @@ def test_calls_go_back_with_what_the_user_says_they_gave(
     ]
     answered = {"role": "assistant", "content": "sunny and noon", "reasoning_content": "hm, "}
     assert thinker.asked[2][-2:] == [answered, {"role": "user", "content": "thanks"}]
-    assert thinker.choices == ["required", None, "required", None], "a forced call is forced once"
+    assert thinker.choices == ["required", None, "required"], "a forced call is forced once"
     shown = capsys.readouterr().out
     assert "\x1b[2mhm, \x1b[0m" in shown, "thoughts are dim, and what follows is not"
     assert "get_weather" in shown
@@ -243,3 +243,9 @@ def test_a_failed_answer_to_results_takes_the_whole_exchange_back(monkeypatch: p
     thinker = think(monkeypatch, "How is it?", "broken", "noon", "again")
 
     assert thinker.asked[2] == [{"role": "user", "content": "again"}]
+
+
+def test_calls_go_no_further_than_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    thinker = think(monkeypatch, "How is it?", "sunny", is_interactive=False)
+
+    assert len(thinker.asked) == 1, "the second call has no result, and will have none"
