@@ -2,7 +2,8 @@
 
     python -m benchmarks.engine.guided --streams 1 8 --rounds 5
 
-In process, on the default model, in steady decode. `waited` is how long draws waited for masks, for each token.
+In process, on the default model, in steady decode, far from max_tokens: what an end in reach costs near them is in
+`benchmarks/guides/`. `waited` is how long draws waited for masks, for each token.
 """
 
 import argparse
@@ -18,6 +19,8 @@ from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.records import Record, StepRecord
 from tailrace.types import Guide, Request, SamplingParams
 from tailrace.weights.load import open_checkpoint
+
+_FAR_TOKENS = 1000  # from what is measured to max_tokens
 
 # None ends before what the model would never write.
 GUIDES = {
@@ -50,24 +53,33 @@ class Bench:
             self._steps.append(record)
 
     def measure(self, guide: Guide | None, num_streams: int, num_tokens: int) -> Spell:
-        """Raises ValueError when the streams never ran all at once."""
+        """At least so many steps in which all streams run. Raises ValueError when there were not."""
         self._steps.clear()
         before_s = self._masks.waited_s
-        sampling = SamplingParams(num_tokens, temperature=0.0, ignore_eos=True)
+        sampling = SamplingParams(num_tokens + _FAR_TOKENS, temperature=0.0, ignore_eos=True)
         for number in range(1, num_streams + 1):
             prompt = range(1000 * number, 1000 * number + PROMPT_TOKENS)
             self._intake.submit(Request(f"r{number}", prompt, sampling, guide=guide))
         while self._intake.request_ids:
             if not (self._engine.drain_intake() and self._engine.step()):
                 self._intake.wait(1.0)
-        steady = [
+            if len(self._steps) % 32 == 0 and len(self._steady_s(num_streams)) >= num_tokens:
+                waited_s = self._masks.waited_s - before_s
+                break
+        else:
+            raise ValueError(f"{num_streams} streams did not run together for {num_tokens} steps")
+        for request_id in self._intake.request_ids:
+            self._intake.abort(request_id)
+        self._engine.drain_intake()
+        return Spell(self._steady_s(num_streams), waited_s / sum(step.num_sampled for step in self._steps))
+
+    def _steady_s(self, num_streams: int) -> list[float]:
+        """From one step to the next, where both had a token of every stream."""
+        return [
             following.started_s - step.started_s
             for step, following in pairwise(self._steps)
             if step.num_tokens == step.num_sampled == following.num_tokens == num_streams
         ]
-        if not steady:
-            raise ValueError("no two steps in a row had all streams: let them run longer")
-        return Spell(steady, (self._masks.waited_s - before_s) / (num_streams * num_tokens))
 
     def close(self) -> None:
         self._intake.close()

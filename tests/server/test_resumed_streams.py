@@ -122,19 +122,19 @@ def worker_at(server: ServerProcess, port: int) -> str:
     ends_s = time.monotonic() + 30
     while time.monotonic() < ends_s:
         for title, pid in pids.items():
-            if inode_of(pid, port) in links(pid):
+            if not links(pid).isdisjoint(sockets_from(pid, port)):
                 return title
         time.sleep(0.01)
     raise AssertionError(f"nobody serves the connection from port {port}")
 
 
-def inode_of(pid: int, port: int) -> str:
-    """The server's end of a connection, as its process sees it among its open files."""
-    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[2].endswith(f":{port:04X}"):
-            return f"socket:[{fields[9]}]"
-    return "none"
+def sockets_from(pid: int, port: int) -> set[str]:
+    """Sockets of the machine whose other end is that port, as a process sees them among its open files.
+
+    There may be several: who had the port before may have talked to another server with it, moments ago.
+    """
+    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    return {f"socket:[{fields[9]}]" for fields in map(str.split, lines) if fields[2].endswith(f":{port:04X}")}
 
 
 def links(pid: int) -> set[str]:
