@@ -132,10 +132,9 @@ class GuidedRunner:
                 self._ask(guided)
         if not self._rows:
             return self._runner.run(plan)
-        waited_s = self._writer.waited_s
         result = self._runner.run(plan)
         sampled = tuple([self._settle(token) for token in result.sampled])
-        return replace(result, sampled=sampled, mask_wait_s=self._writer.waited_s - waited_s)
+        return replace(result, sampled=sampled)
 
     def _settle(self, token: SampledToken) -> SampledToken:
         """Offer a token to its guide, if there is one, and ask for the next mask."""

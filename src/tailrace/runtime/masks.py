@@ -36,11 +36,6 @@ class MaskWriter:
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    @property
-    def waited_s(self) -> float:
-        """How long draws have waited for rows, all together."""
-        return self._masks.waited_s
-
     def take_row(self) -> int:
         """There are twice as many as sequences run; should all others be still to come back, this waits for one."""
         return self._free.get()

@@ -134,4 +134,3 @@ class StepResult:
     step_id: int
     sampled: tuple[SampledToken, ...]
     has_waited: bool = False  # for weights that were still being read: how long it took tells nothing
-    mask_wait_s: float = 0.0  # for masks that came later than the logits, added up over the draws
