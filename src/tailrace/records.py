@@ -5,15 +5,18 @@ All times are monotonic seconds of the engine's process; only such times are sub
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from tailrace.errors import RefusalReason
-from tailrace.types import FinishReason, Level, PreemptionCause, PrefixReport
+from tailrace.types import FinishReason, Level, OpTime, PreemptionCause, PrefixReport
 
 __all__ = [
     "BlockRemoved",
     "BlockStored",
     "CacheCleared",
+    "EventKind",
+    "EventRecord",
     "KvFact",
     "KvRecord",
     "LevelReport",
@@ -23,6 +26,7 @@ __all__ = [
     "RecordSink",
     "RequestRecord",
     "ResidencyCounts",
+    "StepProfile",
     "StepRecord",
 ]
 
@@ -87,6 +91,7 @@ class StepRecord(NamedTuple):
     pace: float | None = None  # the controller's factor on the time that a step may take
     preemptions: tuple[PreemptionCount, ...] = ()  # since the engine started; by class and cause, if there were any
     num_alone_read_tokens: int = 0  # of num_read_tokens, those met by a row that is alone in its sequence
+    prompts: tuple[tuple[str, int], ...] = ()  # ids of requests with the tokens of their prompts that it computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,7 @@ class RequestRecord:
     num_late_tokens: int = 0  # came longer after the one before than the target
     predicted_ttft_s: float | None = None  # at its arrival
     refused_for: RefusalReason | None = None
+    trace: str = ""  # its W3C traceparent
 
     @property
     def num_cached_tokens(self) -> int:
@@ -201,5 +207,35 @@ class ResidencyCounts:
     resident_bytes: int = 0  # now, those on their way included
 
 
-Record = StepRecord | RequestRecord | LoadRecord | KvRecord
+@dataclass(frozen=True, slots=True)
+class StepProfile:
+    """Where the time of one step went, of those few whose stages are timed: `compute_s` is the whole of it."""
+
+    step_id: int
+    compute_s: float
+    ops: tuple[OpTime, ...]
+
+
+class EventKind(StrEnum):
+    """What can happen to a server that its operators want to know."""
+
+    RULE_FIRED = "rule_fired"
+    RULE_CLEARED = "rule_cleared"
+    LEVEL_DOWN = "level_down"
+    LEVEL_UP = "level_up"
+    ENGINE_LOST = "engine_lost"
+    ENGINE_BACK = "engine_back"
+    REQUEST_QUARANTINED = "request_quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """Something happened that an operator wants to know. `at_s` is in seconds since 1970."""
+
+    at_s: float
+    kind: EventKind
+    message: str
+
+
+Record = StepRecord | RequestRecord | LoadRecord | KvRecord | StepProfile | EventRecord
 RecordSink = Callable[[Record], None]

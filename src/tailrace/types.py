@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from tailrace.errors import Overloaded, RefusalReason, TailraceError, UnavailableError
 
 __all__ = [
+    "Beginning",
     "BlockTarget",
     "CacheAnswer",
     "CacheQuery",
@@ -21,8 +22,10 @@ __all__ = [
     "Level",
     "MissReason",
     "ModelTarget",
+    "OpTime",
     "PreemptionCause",
     "PrefixReport",
+    "PromptChunk",
     "PromptTarget",
     "Refusal",
     "Request",
@@ -117,6 +120,7 @@ class Request:
     queue_ttl_s: float | None = None  # refused when it has not started by then
     is_resumed: bool = False  # it was let in before: handed back after a crash, with the time when it first arrived
     guide: Guide | None = None  # tokens that it does not allow are never chosen
+    trace: str = ""  # the W3C traceparent of the span that waits for it; empty: nobody traces it
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -187,11 +191,40 @@ class Refusal:
         return Overloaded(self.message, retry_after_s=self.retry_after_s, reason=self.reason)
 
 
+class PromptChunk(NamedTuple):
+    """Tokens of one prompt that one step computed, from when it was planned to when the device was done."""
+
+    planned_s: float
+    computed_s: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """How a request came to its first token, in the machine's monotonic seconds. `fetch_s` is a part of the queue."""
+
+    taken_s: float  # out of the engine's inbox
+    started_s: float  # planned for the first time
+    computed_s: float  # the first token was drawn
+    fetch_s: float = 0.0  # waited for levels below the engine
+    chunks: tuple[PromptChunk, ...] = ()  # the first ones, where there are very many
+    num_preemptions: int = 0
+
+
+class OpTime(NamedTuple):
+    """What the stages of one kind did in one step, of all layers together."""
+
+    name: str  # of few
+    seconds: float
+    num_bytes: float  # that had to be moved to and from memory
+    num_ops: float  # multiplications and additions
+
+
 class TokenEvent(NamedTuple):
     """One token of one request, or its end without a token (`token_id` None).
 
     A tuple: there is one for each sequence in each step. `prefix` says what of the prompt came from the cache; it is
-    constant from a request's first token on.
+    constant from a request's first token on. `beginning` comes with that token alone.
     """
 
     request_id: str
@@ -202,6 +235,7 @@ class TokenEvent(NamedTuple):
     top_logprobs: tuple[TokenLogprob, ...] = ()
     error: str | None = None
     refusal: Refusal | None = None  # with FinishReason.ERROR, before any token
+    beginning: Beginning | None = None
 
     @property
     def num_cached_tokens(self) -> int:

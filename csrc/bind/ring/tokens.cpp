@@ -125,7 +125,18 @@ struct Told {
 };
 
 // The fields of a tailrace.types.TokenEvent.
-enum Field { kRequestId, kTokenId, kPrefix, kFinishReason, kLogprob, kTopLogprobs, kError, kRefusal, kNumFields };
+enum Field {
+    kRequestId,
+    kTokenId,
+    kPrefix,
+    kFinishReason,
+    kLogprob,
+    kTopLogprobs,
+    kError,
+    kRefusal,
+    kBeginning,
+    kNumFields
+};
 
 class Event {
   public:
@@ -141,7 +152,7 @@ class Event {
     bool is_plain(const Told& told) const {
         const nb::handle prefix = (*this)[kPrefix], best = (*this)[kTopLogprobs];
         return !(*this)[kTokenId].is_none() && (*this)[kError].is_none() && (*this)[kRefusal].is_none() &&
-               PyTuple_Check(best.ptr()) && PyTuple_GET_SIZE(best.ptr()) == 0 &&
+               (*this)[kBeginning].is_none() && PyTuple_Check(best.ptr()) && PyTuple_GET_SIZE(best.ptr()) == 0 &&
                (prefix.is_none() || prefix.is(told.prefix));
     }
 

@@ -93,7 +93,12 @@ class _Live:
         )
         if detail is None:
             return event
-        return event._replace(top_logprobs=detail.top_logprobs, error=detail.error, refusal=detail.refusal)
+        return event._replace(
+            top_logprobs=detail.top_logprobs,
+            error=detail.error,
+            refusal=detail.refusal,
+            beginning=detail.beginning,
+        )
 
     @property
     def submit(self) -> Submit:

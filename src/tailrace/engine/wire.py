@@ -17,6 +17,7 @@ from msgspec.msgpack import Decoder, Encoder
 
 from tailrace.errors import EngineError
 from tailrace.types import (
+    Beginning,
     BlockTarget,
     CacheAnswer,
     CacheQuery,
@@ -107,6 +108,7 @@ class Detail:
     top_logprobs: tuple[TokenLogprob, ...] = ()
     error: str | None = None
     refusal: Refusal | None = None
+    beginning: Beginning | None = None
 
 
 Command: TypeAlias = Submit | Abort | Pause | Proceed | CacheQuery
@@ -123,7 +125,7 @@ def number_of(message: Message) -> int:
 
 
 def detail_of(number: int, event: TokenEvent, prefix: PrefixReport | None) -> Detail:
-    return Detail(number, prefix, event.top_logprobs, event.error, event.refusal)
+    return Detail(number, prefix, event.top_logprobs, event.error, event.refusal, event.beginning)
 
 
 def encode(message: Message) -> Encoded:

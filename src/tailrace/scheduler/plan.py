@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tailrace.types import SamplingParams, TokenLogprob
+from tailrace.types import OpTime, SamplingParams, TokenLogprob
 
 __all__ = [
     "BlockCopy",
@@ -134,3 +134,4 @@ class StepResult:
     step_id: int
     sampled: tuple[SampledToken, ...]
     has_waited: bool = False  # for weights that were still being read: how long it took tells nothing
+    ops: tuple[OpTime, ...] = ()  # where its time went, of the few steps whose stages are timed

@@ -22,6 +22,7 @@ from tailrace.telemetry.gc_pauses import GcPauses
 from tailrace.telemetry.grpc import GrpcMetrics
 from tailrace.telemetry.http import HttpMetrics
 from tailrace.telemetry.levels import LevelMetrics
+from tailrace.telemetry.lives import LifeLog
 from tailrace.telemetry.pool import PoolMetrics
 from tailrace.telemetry.process import ProcessMetrics
 from tailrace.telemetry.residency import ResidencyMetrics
@@ -63,6 +64,7 @@ class Metrics:
         self.pool = PoolMetrics()
         self.levels = LevelMetrics()
         self.gc_pauses = GcPauses()
+        self.lives = LifeLog()
         self.process = ProcessMetrics(process)
         build = LabelledNumber(catalog.BUILD_INFO, [(version, model_name)])
         build.set(1, version, model_name)

@@ -1,0 +1,59 @@
+"""The latest requests of this process, each from its head to its end: what traces, attribution and the console show."""
+
+from collections import deque
+
+import msgspec
+
+from tailrace.types import Beginning
+
+__all__ = ["LifeLog", "RequestLife"]
+
+
+class RequestLife(msgspec.Struct, kw_only=True, eq=False):
+    """Times are the machine's monotonic seconds, in the order in which they come; None: not yet, or never."""
+
+    request_id: str
+    endpoint: str  # chat, completion, response, message, grpc, shm
+    class_name: str
+    accepted_s: float  # its head was there
+    trace: str = ""  # W3C traceparent; empty: nobody traces it
+    parsed_s: float | None = None  # its body was read and decoded
+    tokenised_s: float | None = None  # its prompt is token ids
+    submitted_s: float | None = None  # and on its way to the engine
+    beginning: Beginning | None = None  # what the engine did for its first token
+    received_s: float | None = None  # that token was out of the ring
+    text_s: float | None = None  # and text
+    written_s: float | None = None  # and with the socket
+    ended_s: float | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+    num_prompt_tokens: int = 0
+    num_output_tokens: int = 0
+    found: dict[str, int] = msgspec.field(default_factory=dict)  # prompt tokens that needed no computing, by level
+    miss_reason: str | None = None  # why there were no more
+
+
+class LifeLog:
+    """Of those that are open all up to a bound, of those that have ended the latest. One thread writes and reads."""
+
+    def __init__(self, *, max_open: int = 1024, max_ended: int = 256) -> None:
+        self._max_open = max_open
+        self._open: dict[str, RequestLife] = {}
+        self._ended: deque[RequestLife] = deque(maxlen=max_ended)
+
+    def begin(self, life: RequestLife) -> None:
+        """A request is there. What is said of it from now on is written into its life itself."""
+        if len(self._open) < self._max_open:
+            self._open[life.request_id] = life
+
+    def end(self, life: RequestLife) -> None:
+        """It is over, however it was."""
+        self._open.pop(life.request_id, None)
+        self._ended.append(life)
+
+    def lives(self) -> list[RequestLife]:
+        """Newest first; those that are open before the others."""
+        return [*reversed(self._open.values()), *reversed(self._ended)]
+
+    def find(self, request_id: str) -> RequestLife | None:
+        return next((life for life in self.lives() if life.request_id == request_id), None)
