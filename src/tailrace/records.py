@@ -235,6 +235,7 @@ class EventRecord:
     at_s: float
     kind: EventKind
     message: str
+    rule: str = ""  # its name, of what a rule did
 
 
 Record = StepRecord | RequestRecord | LoadRecord | KvRecord | StepProfile | EventRecord

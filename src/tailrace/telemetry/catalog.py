@@ -11,6 +11,7 @@ from tailrace.telemetry.grpc_catalog import GRPC_CATALOG
 from tailrace.telemetry.level_catalog import LEVEL_CATALOG
 from tailrace.telemetry.metric import Kind, Metric
 from tailrace.telemetry.residency_catalog import RESIDENCY_CATALOG
+from tailrace.telemetry.rule_catalog import RULE_CATALOG
 from tailrace.telemetry.shm_catalog import SHM_CATALOG
 
 __all__ = ["CATALOG", "Kind", "Metric"]
@@ -410,6 +411,7 @@ CATALOG: tuple[Metric, ...] = (
     *CLASS_CATALOG,
     *RESIDENCY_CATALOG,
     *LEVEL_CATALOG,
+    *RULE_CATALOG,
     *ANSWER_CATALOG,
     HTTP_REQUESTS,
     HTTP_IN_FLIGHT,

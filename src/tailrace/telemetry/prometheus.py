@@ -12,11 +12,12 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from tailrace.classes import STANDARD, ServiceClasses
-from tailrace.records import LoadRecord, Record, StepRecord
+from tailrace.records import EventRecord, LoadRecord, Record, StepRecord
 from tailrace.telemetry import catalog
 from tailrace.telemetry.answers import AnswerMetrics
 from tailrace.telemetry.catalog import Kind
 from tailrace.telemetry.engine import EngineMetrics
+from tailrace.telemetry.events import EventLog
 from tailrace.telemetry.experts import ExpertMetrics
 from tailrace.telemetry.gc_pauses import GcPauses
 from tailrace.telemetry.grpc import GrpcMetrics
@@ -65,12 +66,13 @@ class Metrics:
         self.levels = LevelMetrics()
         self.gc_pauses = GcPauses()
         self.lives = LifeLog()
+        self.events = EventLog()
         self.process = ProcessMetrics(process)
         build = LabelledNumber(catalog.BUILD_INFO, [(version, model_name)])
         build.set(1, version, model_name)
         self._registry = CollectorRegistry()
         engine = (*self.engine.series, *self.pool.series, *self.levels.series)
-        own = (*self.gc_pauses.series, *self.process.series)
+        own = (*self.events.series, *self.gc_pauses.series, *self.process.series)
         self._asked: tuple[_Asked, ...] = (self.experts, self.residency, self.pool, self.levels, self.process)
         fronts = (*self.answers.series, *self.http.series, *self.grpc.series, *self.shm.series)
         self._series = (*engine, *self.experts.series, *self.residency.series, *fronts, *own)
@@ -79,7 +81,10 @@ class Metrics:
         GCCollector(registry=self._registry)
 
     def record(self, record: Record) -> None:
-        """The engine's sink: counts one record, in the calling thread."""
+        """The engine's sink: counts one record, in the calling thread. Events may come from any."""
+        if isinstance(record, EventRecord):
+            self.events.record(record)
+            return
         self.engine.record(record)
         if isinstance(record, StepRecord | LoadRecord):
             self.pool.record(record.pool)
@@ -93,7 +98,8 @@ class Metrics:
     def snapshot(self) -> bytes:
         """All that is counted here, for `with_others` in another process. From any thread."""
         self._refresh()
-        return _encode(_Snapshot([samples_of(series) for series in self._series], dict(self.experts.counts())))
+        samples = [samples_of(series) for series in self._series]
+        return _encode(_Snapshot(samples, dict(self.experts.counts()), self.events.latest()))
 
     def with_others(self, snapshots: Iterable[bytes]) -> "Metrics":
         """What is counted here and in other processes together, as of now."""
@@ -110,10 +116,12 @@ class Metrics:
         for series, samples in zip(self._series, decoded.series, strict=True):
             if series.metric.kind is not Kind.GAUGE and series not in self.process.series:
                 add_samples(series, samples)
+        self.events.remember(decoded.events)
 
     def _add(self, snapshot: "_Snapshot") -> None:
         for series, samples in zip(self._series, snapshot.series, strict=True):
             add_samples(series, samples)
+        self.events.remember(snapshot.events)
         if snapshot.experts:
             self.experts.watch(lambda: snapshot.experts)
 
@@ -129,10 +137,11 @@ class _Asked(Protocol):
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
-    """The samples of each series, in their order."""
+    """The samples of each series, in their order, and what is no series."""
 
     series: list[Samples]
     experts: dict[int, Sequence[int]]
+    events: list[EventRecord]
 
 
 _encode = msgspec.msgpack.Encoder().encode
