@@ -8,6 +8,7 @@ from tailrace.engine.bridge import EngineBridge
 from tailrace.engine.channel import Channel, wake_all
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.types import (
+    Beginning,
     Explain,
     Explanation,
     FinishReason,
@@ -106,7 +107,13 @@ class ScriptedEngine:
         wants_logprobs = request.sampling.num_logprobs is not None
         logprob = -float(output[-1] % 8) if wants_logprobs else None
         best = (TokenLogprob(output[-1], -0.5),) if wants_logprobs else ()
-        return TokenEvent(request.request_id, output[-1], PREFIX, reason, logprob, best)
+        event = TokenEvent(request.request_id, output[-1], PREFIX, reason, logprob, best)
+        return event._replace(beginning=self._beginning) if len(output) - len(request.output_ids) == 1 else event
+
+    @property
+    def _beginning(self) -> Beginning:
+        """As if each generation of the engine lived in a second of its own."""
+        return Beginning(self.generation + 0.25, self.generation + 0.5, self.generation + 0.75)
 
     def _end(self, events: Sequence[TokenEvent]) -> None:
         for event in events:

@@ -11,10 +11,11 @@ from tailrace.engine.control import CacheControl
 from tailrace.engine.guidance import Guidance
 from tailrace.engine.guide_making import Made
 from tailrace.engine.intake import Intake, IntakeMessages
+from tailrace.engine.lives import Beginnings
 from tailrace.engine.recorder import Recorder
 from tailrace.engine.watch import StepWatch, Unwatched
 from tailrace.errors import InvalidRequest, ModelError, Overloaded, RequestError, TailraceError
-from tailrace.records import KvRecord, RecordSink
+from tailrace.records import KvRecord, RecordSink, StepProfile
 from tailrace.scheduler.plan import StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler
 from tailrace.types import CacheAnswer, FinishReason, Refusal, Request, TokenEvent
@@ -61,6 +62,7 @@ class Engine:
         self._clock = clock
         self._look_s = _IDLE_LOOK_S
         self._recorder = Recorder(scheduler, clock)
+        self._beginnings = Beginnings(scheduler.fetch_s)
         # Held from before the first hears of something until all records of it are out: who takes it sees both or none.
         self.telling = threading.Lock()
 
@@ -118,13 +120,17 @@ class Engine:
             self._recorder.pool_changed()
         for entry in plan.entered:
             self._intake.started(entry.request_id, planned_s)
+        self._beginnings.planned(plan.entered, planned_s)
         self._watch.step_began(plan, planned_s, self._scheduler.predicted_s)
         result = self._runner.run(plan)
         computed_s = self._clock()
         self._look_s = _LOOK_SHARE * (computed_s - started_s)
+        self._beginnings.computed(plan, planned_s, computed_s)
         with self.telling:
-            self._deliver(self._commit(result, computed_s))
+            self._deliver(self._beginnings.told(self._commit(result, computed_s), computed_s))
             self._emit(self._recorder.step(plan, started_s, planned_s, computed_s))
+            if result.ops:
+                self._emit(StepProfile(plan.step_id, computed_s - planned_s, result.ops))
             self._tell()
         return True
 
@@ -161,6 +167,8 @@ class Engine:
 
     def _act_on(self, messages: IntakeMessages) -> None:
         self._watch.taking_in(messages.requests)
+        if messages.requests:
+            self._beginnings.taken(messages.requests, self._clock())
         events = [event for request in messages.requests if (event := self._add(request)) is not None]
         if self._guidance is not None:
             events += [event for made in self._guidance.drain() if (event := self._add_made(made)) is not None]
@@ -246,6 +254,7 @@ class Engine:
             if event.finish_reason is not None:
                 self._recorder.pool_changed()
                 self._intake.ended(event.request_id, self._clock())
+                self._beginnings.ended(event.request_id)
                 if self._guidance is not None:
                     self._guidance.ended(event.request_id)
         self._publish(events)

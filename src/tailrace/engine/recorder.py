@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tailrace.records import LoadRecord, PoolRecord, RequestRecord, StepRecord
-from tailrace.scheduler.plan import StepPlan, StepSize
+from tailrace.scheduler.plan import SequenceSlice, StepPlan, StepSize
 from tailrace.scheduler.scheduler import Scheduler
 from tailrace.types import FinishReason, Request
 
@@ -59,7 +59,7 @@ class Recorder:
         """Of the step that was committed last: when its plan was begun and was ready, and when its result was there."""
         stats = self._scheduler.stats
         size = self._scheduler.step_size
-        num_prefill_tokens, num_context_tokens = _sums(plan, size)
+        prompts = _prompts(plan, size)
         return StepRecord(
             step_id=plan.step_id,
             started_s=started_s,
@@ -68,8 +68,8 @@ class Recorder:
             finished_s=self._clock(),
             num_tokens=size.num_tokens,
             num_sampled=size.num_sampled,
-            num_prefill_tokens=num_prefill_tokens,
-            num_context_tokens=num_context_tokens,
+            num_prefill_tokens=sum([part.num_tokens for part in prompts]),
+            num_context_tokens=_num_context_tokens(plan, size),
             num_read_tokens=size.num_read_tokens,
             num_alone_read_tokens=size.num_alone_read_tokens,
             num_running=stats.num_running,
@@ -86,6 +86,7 @@ class Recorder:
             target_scale=stats.target_scale,
             max_running=stats.max_running,
             pace=stats.pace,
+            prompts=tuple([(part.request_id, part.num_tokens) for part in prompts]),
         )
 
     def _pool_at(self, now_s: float) -> PoolRecord:
@@ -95,9 +96,15 @@ class Recorder:
         return self._pool
 
 
-def _sums(plan: StepPlan, size: StepSize) -> tuple[int, int]:
-    """Tokens of slices of more than a sequence's newest, and KV rows that sequences see."""
+def _prompts(plan: StepPlan, size: StepSize) -> list[SequenceSlice]:
+    """Slices of more than a sequence's newest token."""
+    if size.num_tokens == size.num_sampled:  # as in most steps
+        return []
+    return [part for part in plan.slices if part.num_tokens > 1 or not part.is_sampled]
+
+
+def _num_context_tokens(plan: StepPlan, size: StepSize) -> int:
+    """KV rows that sequences see."""
     if size.num_tokens == len(plan.slices):  # a row each, as in most steps
-        return size.num_tokens - size.num_sampled, size.num_read_tokens
-    prompts = [part for part in plan.slices if part.num_tokens > 1 or not part.is_sampled]
-    return sum(part.num_tokens for part in prompts), sum(part.start + part.num_tokens for part in plan.slices)
+        return size.num_read_tokens
+    return sum(part.start + part.num_tokens for part in plan.slices)

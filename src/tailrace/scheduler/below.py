@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from tailrace.kvcache.block import Block, BlockTable
+from tailrace.kvcache.block import Block, BlockName, BlockTable
 from tailrace.kvcache.cache import KvCache, PrefixMatch
 from tailrace.kvcache.fetching import FetchCosts
 from tailrace.kvcache.forget import Forget
@@ -71,6 +71,11 @@ class _Arriving:
         """The index in its sequence of the first block that is fetched."""
         return self.blocks.num_sealed
 
+    @property
+    def names(self) -> Sequence[BlockName]:
+        """Of the blocks that are fetched."""
+        return self.blocks.names[self.first :]
+
 
 class _Look(NamedTuple):
     """Somebody wants to know what there is of a prompt, and computes nothing."""
@@ -105,6 +110,10 @@ class LevelsBelow:
 
     def is_pending(self, awaited: Awaited) -> bool:
         return awaited in self._lookups if isinstance(awaited, int) else self._cache.is_in_flight(awaited)
+
+    def is_from_below(self, awaited: Awaited) -> bool:
+        """Whether a level is to give it, or to say what it has, and no running request computes it."""
+        return isinstance(awaited, int) or any(awaited in fetch.names for fetch in self._fetches.values())
 
     def ask(self, live: LiveRequest, match: PrefixMatch, spare: int, now_s: float) -> Awaited | None:
         """Look up, or fetch, what lies behind the engine's own prefix. Returns what the request has to wait for."""

@@ -120,9 +120,9 @@ class Entrance:
         """Take out those that have waited for as long as they may."""
         return [(live, self._expired(live, now_s)) for live in self.queue.expire(now_s)]
 
-    def wake(self) -> None:
+    def wake(self, now_s: float) -> None:
         """Put back those that need not wait for their prefix any more."""
-        self.queue.wake(self._below.is_pending, self._look_again)
+        self.queue.wake(self._below.is_pending, partial(self._look_again, now_s))
 
     def look_below(self, spare: int, now_s: float) -> None:
         """Let those who came first ask the levels below, and set them aside until they are answered."""
@@ -144,14 +144,18 @@ class Entrance:
         awaited = match.awaited or self._below.ask(live, match, spare, now_s)
         if awaited is None:
             return match
+        if self._below.is_from_below(awaited):
+            live.fetching_since_s = now_s
         self.queue.defer(live, awaited)
         return None
 
-    def _look_again(self, awaited: Awaited, lives: Collection[LiveRequest]) -> None:
+    def _look_again(self, now_s: float, awaited: Awaited, lives: Collection[LiveRequest]) -> None:
         """What was to come has come, or will not: together, so that what is still to compute is the work of one.
 
         Nothing has changed for who waited for an answer, or for others' blocks to be out of the way.
         """
+        for live in lives:
+            live.has_fetched(now_s)
         heirs = [live for live in lives if awaited in live.missing]
         for live in heirs:
             self._arrivals.forget(live)

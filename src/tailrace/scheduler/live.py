@@ -103,6 +103,8 @@ class LiveRequest:
     first_token_s: float | None = None
     prefix: PrefixReport | None = None  # what the cache gave at the first admission
     below: BelowState = field(default_factory=BelowState)
+    fetch_s: float = 0.0  # waited for the levels below so far
+    fetching_since_s: float | None = None  # waits for them now
     missing: list[BlockName] = field(default_factory=list)  # while it waits: names behind what is cached
     work_tokens: int = 0  # to be computed before its next token, as of its last look at the cache
     last_token_s: float | None = None
@@ -134,6 +136,12 @@ class LiveRequest:
 
     def move(self, to: RequestState) -> None:
         self.state = moved(self.state, to)
+
+    def has_fetched(self, now_s: float) -> None:
+        """What it waited for has come, or will not; nothing, if that was not from below."""
+        if self.fetching_since_s is not None:
+            self.fetch_s += now_s - self.fetching_since_s
+            self.fetching_since_s = None
 
     def append(self, token_id: int, now_s: float) -> FinishReason | None:
         """Take in the token that was drawn; whether, and why, the request ends with it."""

@@ -106,6 +106,10 @@ class Scheduler:
         """The KV pool, in more detail than `stats` has."""
         return self._cache.pool_record
 
+    def fetch_s(self, request_id: str) -> float:
+        """For how long a request that has not ended has waited for the levels below."""
+        return self._live[request_id].fetch_s
+
     def drain_records(self) -> list[RequestRecord]:
         """Facts of the requests that ended since the last call."""
         records = list(self._records)
@@ -183,7 +187,7 @@ class Scheduler:
         self._planned_s = self._now_s = now_s
         self._cache.advance(now_s)
         self._below.absorb(self._below.store.take())
-        self._entrance.wake()
+        self._entrance.wake(now_s)
         if not self._below.is_empty:
             self._entrance.look_below(self._running.num_spare_blocks, now_s)
         draft = StepDraft(self.config.budget_tokens)

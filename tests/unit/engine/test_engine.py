@@ -7,10 +7,10 @@ from tailrace.engine.engine import Engine
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.errors import CheckpointError, Overloaded, RefusalReason
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
-from tailrace.records import LoadRecord, Record, RequestRecord, StepRecord
+from tailrace.records import LoadRecord, Record, RequestRecord, StepProfile, StepRecord
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
-from tailrace.types import CacheAnswer, FinishReason, Refusal, Request, SamplingParams, TokenEvent
+from tailrace.types import CacheAnswer, FinishReason, OpTime, Refusal, Request, SamplingParams, TokenEvent
 
 
 class CountingRunner:
@@ -19,6 +19,7 @@ class CountingRunner:
     def __init__(self) -> None:
         self.fail = False
         self.failure: Exception = RuntimeError("the device is gone")
+        self.ops: tuple[OpTime, ...] = ()
 
     def run(self, plan: StepPlan) -> StepResult:
         if self.fail:
@@ -30,6 +31,7 @@ class CountingRunner:
                 for part in plan.slices
                 if part.is_sampled
             ),
+            ops=self.ops,
         )
 
 
@@ -109,6 +111,53 @@ def test_steps_and_requests_are_recorded(bench: Bench) -> None:
         assert record.started_s is not None
         assert record.first_token_s is not None
         assert 0 < record.arrived_s < record.started_s < record.first_token_s < record.finished_s
+
+
+def test_the_first_token_of_a_request_says_how_it_came_about(bench: Bench) -> None:
+    bench.submit("a", num_prompt_tokens=20)
+    bench.run()
+
+    first, *others = bench.events
+    steps = [record for record in bench.records if isinstance(record, StepRecord)]
+    (record,) = [record for record in bench.records if isinstance(record, RequestRecord)]
+    beginning = first.beginning
+    assert beginning is not None
+    assert [event.beginning for event in others] == [None, None]
+    assert [chunk.num_tokens for chunk in beginning.chunks] == [7, 7, 6]  # eight a step, cut evenly
+    assert [chunk[:2] for chunk in beginning.chunks] == [(step.planned_s, step.computed_s) for step in steps[:3]]
+    assert record.arrived_s < beginning.taken_s < beginning.started_s == steps[0].planned_s
+    assert beginning.computed_s == record.first_token_s == steps[2].computed_s
+    assert [step.prompts for step in steps] == [(("a", 7),), (("a", 7),), (("a", 6),), (), ()]
+
+
+def test_who_ends_without_a_token_is_followed_no_more(bench: Bench) -> None:
+    bench.intake.submit(Request("refused", (-1,), SamplingParams(max_tokens=2)))
+    bench.submit("aborted", num_prompt_tokens=20)
+    bench.engine.drain_intake()
+    bench.engine.step()
+    bench.intake.abort("aborted")
+    bench.run()
+    bench.submit("refused", num_prompt_tokens=2)  # its names may be used again
+    bench.submit("aborted", num_prompt_tokens=2)
+    bench.run()
+
+    assert [event.beginning is None for event in bench.events if event.finish_reason is not None] == [True] * 4
+    beginnings = {event.request_id: event.beginning for event in bench.events if event.beginning is not None}
+    assert {name: len(each.chunks) for name, each in beginnings.items()} == {"refused": 1, "aborted": 1}
+    assert all(each.num_preemptions == 0 for each in beginnings.values())
+
+
+def test_where_the_time_of_a_step_went_is_recorded_when_it_is_known(bench: Bench) -> None:
+    bench.submit("a", max_tokens=2)
+    bench.engine.drain_intake()
+    bench.engine.step()
+    bench.runner.ops = (OpTime("linear", 0.5, 100.0, 200.0),)
+    bench.engine.step()
+
+    steps = [record for record in bench.records if isinstance(record, StepRecord)]
+    compute_s = steps[1].computed_s - steps[1].planned_s
+    profiles = [record for record in bench.records if isinstance(record, StepProfile)]
+    assert profiles == [StepProfile(2, compute_s, bench.runner.ops)]
 
 
 def test_an_aborted_request_ends_once_and_is_recorded(bench: Bench) -> None:

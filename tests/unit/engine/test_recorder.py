@@ -35,6 +35,17 @@ def test_prompts_are_told_from_the_newest_tokens_of_sequences() -> None:
     assert (record.num_tokens, record.num_sampled, record.num_prefill_tokens, record.num_context_tokens) == (1, 1, 0, 7)
 
 
+def test_whose_prompts_a_step_computed_is_recorded() -> None:
+    bench = Bench()
+    bench.scheduler.add(make_request("a", range(3), 8))
+    assert bench.step(1.0).prompts == (("a", 3),)
+    assert bench.step(1.01).prompts == ()
+    bench.scheduler.add(make_request("b", range(10, 24), 8))
+    assert bench.step(1.02).prompts == (("b", 7),)
+    assert bench.step(1.03).prompts == (("b", 7),)
+    assert bench.step(1.04).prompts == ()
+
+
 def test_while_streams_only_go_on_the_pool_is_looked_at_now_and_then() -> None:
     bench = Bench()
     bench.scheduler.add(make_request("a", range(3), 60))

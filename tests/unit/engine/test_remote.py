@@ -120,6 +120,16 @@ async def test_tokens_come_with_their_ends_and_what_the_cache_gave(served: Serve
     assert served.remote.num_live == 0
 
 
+async def test_the_first_token_of_each_engine_says_how_it_came_about(served: Served) -> None:
+    served.ask(request("a", max_tokens=6))
+    await served.steps(2)
+    await served.replace_engine()
+    await served.finish()
+
+    taken_s = [event.beginning and event.beginning.taken_s for event in served.events["a"]]
+    assert taken_s == [1.25, None, 2.25, None, None, None]
+
+
 async def test_a_request_goes_on_where_a_dead_engine_left_it(served: Served) -> None:
     asked = [request("a", max_tokens=9), request("b", max_tokens=9)]
     served.ask(asked[0])

@@ -21,6 +21,7 @@ from tailrace.engine.wire import (
 )
 from tailrace.errors import RefusalReason
 from tailrace.types import (
+    Beginning,
     BlockTarget,
     Explain,
     Explanation,
@@ -32,6 +33,7 @@ from tailrace.types import (
     MissReason,
     ModelTarget,
     PrefixReport,
+    PromptChunk,
     PromptTarget,
     Refusal,
     Request,
@@ -42,6 +44,7 @@ from tailrace.types import (
 )
 
 PREFIX = PrefixReport(((Level.ENGINE, 48), (Level.DISK, 16)), MissReason.EVICTED, 1.5, "other")
+BEGINNING = Beginning(1.5, 2.25, 4.0, 0.5, (PromptChunk(2.25, 3.0, 512), PromptChunk(3.5, 4.0, 7)), 1)
 SAMPLING = SamplingParams(
     max_tokens=7,
     temperature=0.3,
@@ -79,6 +82,7 @@ MESSAGES: list[Message] = [
     Invalidate(NUMBER, ModelTarget(None)),
     Invalidate(NUMBER, ModelTarget(b"fingerprint")),
     Detail(NUMBER, PREFIX, (TokenLogprob(3, -0.1), TokenLogprob(4, -2.0))),
+    Detail(NUMBER, PREFIX, beginning=BEGINNING),
     Detail(NUMBER, error="it broke"),
     Detail(NUMBER, refusal=Refusal(RefusalReason.QUEUE_FULL, "too many", 2.0)),
     Explanation(NUMBER, 40, PREFIX, 16, (b"a" * 16, b"b" * 16), b"f"),
@@ -117,6 +121,7 @@ def test_what_does_not_fit_its_field_is_said() -> None:
 def test_a_detail_has_what_a_slot_has_no_room_for() -> None:
     event = TokenEvent("a", 5, PREFIX, None, -0.5, (TokenLogprob(5, -0.5),), "error")
     assert detail_of(7, event, None) == Detail(7, None, event.top_logprobs, "error")
+    assert detail_of(7, event._replace(beginning=BEGINNING), PREFIX).beginning is BEGINNING
 
 
 @given(st.integers(-1, 12), st.binary(max_size=200))

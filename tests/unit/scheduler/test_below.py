@@ -74,6 +74,32 @@ def test_what_was_computed_is_saved_and_fetched_when_the_engine_has_lost_it() ->
     assert engine.runner.num_computed_tokens - before == 2 + 3
 
 
+def test_how_long_a_request_waits_for_levels_is_known() -> None:
+    engine = make_engine(num_blocks=50)
+    run(engine, "first")
+    flush(engine)
+    engine.add(make_request("again", PROMPT, 4))
+    engine.add(make_request("beside it", [*PROMPT[:21], 7], 4))  # the same fetch gives it all that it lacks
+    waited_s = []
+    while engine.scheduler.has_work and not engine.events["again"]:
+        engine.step()
+        waited_s.append((engine.scheduler.fetch_s("again"), engine.scheduler.fetch_s("beside it")))
+    assert waited_s == [(0.0, 0.0), (1.0, 1.0), (2.0, 2.0)]  # looked up, fetched, computed
+
+
+def test_who_waits_for_what_is_being_computed_waits_for_no_level() -> None:
+    engine = make_engine(budget_tokens=16)
+    engine.add(make_request("first", PROMPT, 4))
+    engine.step()  # asks what lies below
+    engine.step()
+    engine.add(make_request("second", PROMPT, 4))
+    while not engine.events["second"]:
+        engine.step()
+    assert engine.scheduler.fetch_s("first") == 1.0
+    assert engine.scheduler.fetch_s("second") == 0.0
+    assert tokens_of(engine, "second") == {Level.ENGINE: 40}
+
+
 def test_the_answer_of_a_request_is_saved_too() -> None:
     engine = make_engine(num_blocks=50)
     run(engine, "first")

@@ -83,7 +83,7 @@ def test_what_a_leader_leaves_to_compute_is_the_work_of_one_of_those_who_waited_
         door.entrance.queue.defer(live, leader.missing[-1])
     door.entrance.leave(leader)
     assert [live.work_tokens for live in lives] == [1_001, 9, 9]
-    door.entrance.wake()
+    door.entrance.wake(0.0)
     assert [live.work_tokens for live in followers] == [1_001, 9]
     assert door.entrance.queue.num_tokens == 1_010
 
@@ -92,7 +92,7 @@ def test_an_answer_of_the_levels_alone_changes_no_work() -> None:
     door = Door()
     first, second = (door.take(make_request(name, [*PROMPT, rank])) for rank, name in enumerate("ab"))
     door.entrance.queue.defer(first, 7)
-    door.entrance.wake()
+    door.entrance.wake(0.0)
     assert [first.work_tokens, second.work_tokens] == [1_001, 9]
 
 
