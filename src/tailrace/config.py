@@ -95,6 +95,7 @@ class ServeConfig:
     api_key: str | None = field(default=None, repr=False)  # of who may have answers, where there is no file of them
     max_answer_tokens: int | None = None  # of one request, all choices together
     cors_origins: tuple[str, ...] = ()  # of web pages that may call from browsers
+    has_console: bool = True
     keep_alive_s: float = 15.0  # silence of a stream after which it says that it lives; 0: it never does
     stall_s: float = 30.0  # so long a stream's client may take nothing
     grpc_port: int | None = None

@@ -77,6 +77,7 @@ def run(
     stall_timeout: PositiveFloat = 30,
     max_answer_tokens: PositiveInt | None = None,
     cors_origin: tuple[str, ...] = (),
+    no_console: Annotated[bool, Parameter(negative="")] = False,
     api_workers: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_WORKERS))] = 1,
     max_restarts: NonNegativeInt = 5,
     hang_timeout: PositiveFloat = 10,
@@ -145,6 +146,8 @@ def run(
     cors_origin
         Web pages that may call the server from browsers, such as https://app.example.com, or * for all; may be given
         several times [none].
+    no_console
+        Give no page at / to chat and to look at the server; its feed shows counts and times, and no texts.
     stall_timeout
         Seconds for which the client of a stream may take nothing before it is cut off and its work ended.
     api_workers
@@ -268,6 +271,7 @@ def run(
             stall_s=stall_timeout,
             max_answer_tokens=max_answer_tokens,
             cors_origins=cors_origin,
+            has_console=not no_console,
             grpc_port=grpc_port,
             shm=shm,
             num_workers=api_workers,

@@ -4,7 +4,7 @@ import asyncio
 import faulthandler
 import os
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,9 @@ from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.http import serve as http
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig, Patience
+from tailrace.frontends.http.console.console import Console
+from tailrace.frontends.http.console.feed import LiveFeed
+from tailrace.frontends.http.console.frames import FrameMaker
 from tailrace.frontends.http.cors import Cors
 from tailrace.frontends.http.resume.store import ResumeStore
 from tailrace.frontends.http.resume.streams import ResumableStreams
@@ -36,7 +39,9 @@ from tailrace.service.warm import Warmer
 from tailrace.serving.shared import Places, Shared
 from tailrace.serving.supervisor import WAKE_SIGNAL
 from tailrace.serving.warming import KeptPrompts, ListedPrompts, start_warming
-from tailrace.telemetry.pages import MetricsPage, collect
+from tailrace.telemetry.feed.builder import FrameBuilder, ServerFacts
+from tailrace.telemetry.feed.process import ProcessView, decode_view
+from tailrace.telemetry.pages import MetricsPage, Snapshot, collect
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
 
@@ -75,7 +80,9 @@ class ApiProcess:
         )
         if before := page.read():
             metrics.go_on_from(before)
-        asyncio.get_running_loop().add_reader(page.wakes, _publish, page, metrics)
+        view = self._shared.worker_views[index]
+        asyncio.get_running_loop().add_reader(page.wakes, _publish, page, metrics.snapshot)
+        asyncio.get_running_loop().add_reader(view.wakes, _publish, view, metrics.feed.snapshot)
         gate = RateGate(self._shared.rates, index)
         http_config = HttpConfig(
             version=__version__,
@@ -87,7 +94,10 @@ class ApiProcess:
         )
         store = ResumeStore(self._shared.streams, owner=index, num_owners=len(self._shared.channels))
         streams = ResumableStreams(late, store, metrics.http, http_config)
-        app = create_app(late, metrics, http_config, _WholeServer(self._shared, index, metrics), streams)
+        server = _WholeServer(self._shared, index, metrics)
+        feed = LiveFeed(self._frames(server, late).make)
+        console = Console(server, feed, metrics.http, http_config.patience) if config.has_console else None
+        app = create_app(late, metrics, http_config, server, streams, console=console)
         stop, drain = asyncio.Event(), asyncio.Event()
         beating = asyncio.create_task(_beat(self._shared.board, index))
         opening = asyncio.create_task(self._open(index, generation, late, listed, stop))
@@ -97,6 +107,7 @@ class ApiProcess:
 
         def begin_drain() -> None:
             late.drain(config.drain_s)
+            feed.close()
             drain.set()
 
         if generation > 1:
@@ -113,6 +124,17 @@ class ApiProcess:
             warming.cancel()
             await asyncio.wait([warming])
         engine.close()
+
+    def _frames(self, server: "_WholeServer", service: LateService) -> FrameMaker:
+        """What makes the console's frames."""
+        facts = ServerFacts(
+            model=service.model.name,
+            version=__version__,
+            budget_tokens=self._plan.limits.max_tokens,
+            num_api_processes=self._config.num_workers,
+            started_s=self._shared.started_s,
+        )
+        return FrameMaker(server, FrameBuilder(facts, lambda: service.classes), lambda: service.is_ready)
 
     def _other_front_ends(
         self, service: LateService, gate: RateGate, metrics: Metrics, drain: asyncio.Event
@@ -196,8 +218,16 @@ class _WholeServer:
     async def gather(self) -> Metrics:
         # What was seen, whoever takes this process's place goes on from.
         self.shared.worker_pages[self.index].publish(self.metrics.snapshot)
-        others = [page for place, page in enumerate(self.shared.worker_pages) if place != self.index]
-        return self.metrics.with_others(await collect([self.shared.engine_page, *others]))
+        return self.metrics.with_others(
+            await collect([self.shared.engine_page, *self._others(self.shared.worker_pages)])
+        )
+
+    async def views(self) -> Sequence[ProcessView]:
+        others = await collect([self.shared.engine_view, *self._others(self.shared.worker_views)])
+        return [self.metrics.feed.view(), *map(decode_view, others)]
+
+    def _others(self, pages: Sequence[MetricsPage]) -> list[MetricsPage]:
+        return [page for place, page in enumerate(pages) if place != self.index]
 
 
 def _stop_if_failed(stop: asyncio.Event, task: asyncio.Task[object]) -> None:
@@ -212,6 +242,6 @@ async def _beat(board: Board, index: int) -> None:
         await asyncio.sleep(_BEAT_S)
 
 
-def _publish(page: MetricsPage, metrics: Metrics) -> None:
+def _publish(page: MetricsPage, snapshot: Snapshot) -> None:
     os.eventfd_read(page.wakes)
-    page.publish(metrics.snapshot)
+    page.publish(snapshot)

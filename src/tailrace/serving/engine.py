@@ -20,6 +20,7 @@ from tailrace.records import Record, RecordSink, StepRecord
 from tailrace.scheduler.budget import scale_of_targets
 from tailrace.serving.children import CRASHED
 from tailrace.serving.shared import Shared
+from tailrace.telemetry.feed.process import decode_view
 from tailrace.telemetry.kv_batches import BatchEncoder
 from tailrace.telemetry.pages import publish_from_thread
 from tailrace.telemetry.prometheus import Metrics
@@ -32,6 +33,8 @@ def run_engine(config: ServeConfig, packed: PackedModel, shared: Shared, metrics
     faulthandler.enable()
     if before := shared.engine_page.read():
         metrics.go_on_from(before)
+    if seen := shared.engine_view.read():
+        metrics.feed.go_on_from(decode_view(seen))
     with kv_events(config) as tell_blocks, metrics.gc_pauses.watching():
         model = packed.start()
         _run(config, model, shared, _Sink(shared.board, metrics, tell_blocks), generation)
@@ -75,6 +78,7 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
             return metrics.snapshot()
 
     publish_from_thread(shared.engine_page, snapshot)
+    publish_from_thread(shared.engine_view, metrics.feed.snapshot)
     signal.signal(signal.SIGTERM, lambda *_: intake.close())
     settle_collector()
     bridge.start()

@@ -2,6 +2,7 @@
 
 import mmap
 import socket
+import time
 from dataclasses import dataclass
 from typing import Self
 
@@ -37,8 +38,11 @@ class Shared:
     channels: tuple[Channel, ...]  # one for each API process
     engine_page: MetricsPage
     worker_pages: tuple[MetricsPage, ...]
+    engine_view: MetricsPage  # what its console shows of it
+    worker_views: tuple[MetricsPage, ...]
     rates: RateTable  # what each client has asked for
     streams: memoryview  # what is kept of streams that may be taken up again, on any API process
+    started_s: float  # monotonic
 
     @classmethod
     def make(cls, *, num_workers: int, max_running: int, max_model_tokens: int) -> Self:
@@ -47,6 +51,9 @@ class Shared:
             make_channels(num_workers, max_model_tokens),
             MetricsPage(),
             tuple(MetricsPage() for _ in range(num_workers)),
+            MetricsPage(),
+            tuple(MetricsPage() for _ in range(num_workers)),
             RateTable.shared(),
             memoryview(mmap.mmap(-1, _STREAM_BYTES)),
+            time.monotonic(),
         )

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-__all__ = ["MetricsPage", "collect", "publish_from_thread"]
+__all__ = ["MetricsPage", "Snapshot", "collect", "publish_from_thread"]
 
 _PAGE_BYTES = 4 << 20  # not touched before it is used
 _HEAD_BYTES = 32

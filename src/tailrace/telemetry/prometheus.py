@@ -15,10 +15,11 @@ from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.records import EventRecord, LoadRecord, Record, StepRecord
 from tailrace.telemetry import catalog
 from tailrace.telemetry.answers import AnswerMetrics
-from tailrace.telemetry.catalog import Kind
+from tailrace.telemetry.catalog import Kind, Metric
 from tailrace.telemetry.engine import EngineMetrics
 from tailrace.telemetry.events import EventLog
 from tailrace.telemetry.experts import ExpertMetrics
+from tailrace.telemetry.feed.process import ProcessFeed
 from tailrace.telemetry.gc_pauses import GcPauses
 from tailrace.telemetry.grpc import GrpcMetrics
 from tailrace.telemetry.http import HttpMetrics
@@ -66,6 +67,7 @@ class Metrics:
         self.levels = LevelMetrics()
         self.gc_pauses = GcPauses()
         self.lives = LifeLog()
+        self.feed = ProcessFeed(self.lives)
         self.events = EventLog()
         self.process = ProcessMetrics(process)
         build = LabelledNumber(catalog.BUILD_INFO, [(version, model_name)])
@@ -86,6 +88,7 @@ class Metrics:
             self.events.record(record)
             return
         self.engine.record(record)
+        self.feed.record(record)
         if isinstance(record, StepRecord | LoadRecord):
             self.pool.record(record.pool)
 
@@ -94,6 +97,11 @@ class Metrics:
         self._refresh()
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+    def samples(self) -> list[tuple[Metric, Samples]]:
+        """The values of all series, as they are now."""
+        self._refresh()
+        return [(series.metric, samples_of(series)) for series in self._series]
 
     def snapshot(self) -> bytes:
         """All that is counted here, for `with_others` in another process. From any thread."""

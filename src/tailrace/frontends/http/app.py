@@ -20,6 +20,7 @@ from tailrace.frontends.http.anthropic.entrance import AnthropicEntrance, anthro
 from tailrace.frontends.http.anthropic.errors import ANTHROPIC_ERRORS
 from tailrace.frontends.http.cache import CacheEndpoints
 from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.console.console import Console
 from tailrace.frontends.http.cors import Cors
 from tailrace.frontends.http.errors import ErrorShape, MethodNotAllowed, PathNotFound, failure_of
 from tailrace.frontends.http.exchange import ClientGone, Exchange
@@ -55,6 +56,8 @@ def create_app(
     config: HttpConfig,
     server: WholeServer | None = None,
     streams: ResumableStreams | None = None,
+    *,
+    console: Console | None = None,
 ) -> ASGIApp:
     """The application for any ASGI server. It holds no state besides its arguments.
 
@@ -64,6 +67,8 @@ def create_app(
     handlers = (*_for_clients(service, metrics, config, status, streams), *_for_operators(service, config, status))
     messages = _for_anthropic_clients(service, metrics, config)
     routes = [*_routes(_PREFIXES, handlers), *_routes(_ANTHROPIC_PREFIXES, messages, ANTHROPIC_ERRORS)]
+    if console is not None:
+        routes += _routes(("",), _for_lookers_on(console, config))
     return _HttpApp(Router(routes, redirect_slashes=False, default=_no_route), metrics.http, config.cors)
 
 
@@ -134,6 +139,16 @@ def _for_operators(service: Service, config: HttpConfig, status: StatusEndpoints
         ("GET", "/version", status.version),
         ("GET", "/debug/experts", status.experts),
         ("GET", "/openapi.json", status.openapi),
+    ]
+
+
+def _for_lookers_on(console: Console, config: HttpConfig) -> list[_Handled]:
+    """The page for everybody, what it shows for who has an API key, where there are any."""
+    return [
+        ("GET", "/", console.index),
+        ("GET", "/console/static/{path:path}", console.file),
+        ("GET", "/console/feed", _Keyed(config.api_keys, None, console.feed)),
+        ("GET", "/console/requests/{request_id:path}", _Keyed(config.api_keys, None, console.request)),
     ]
 
 

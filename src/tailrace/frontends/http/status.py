@@ -1,5 +1,6 @@
 """The endpoints that operators and balancers ask: is it alive, is it ready, what is it, how is it doing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from tailrace.frontends.http.exchange import Exchange
 from tailrace.frontends.http.openapi import openapi_document
 from tailrace.frontends.model_name import check_model
 from tailrace.service.api import ModelCard, Service
+from tailrace.telemetry.feed.process import ProcessView
 from tailrace.telemetry.prometheus import Metrics
 
 __all__ = ["OneProcess", "StatusEndpoints", "WholeServer"]
@@ -28,6 +30,10 @@ class WholeServer(Protocol):
         """What is counted in all of them."""
         ...
 
+    async def views(self) -> Sequence[ProcessView]:
+        """What each of them has to show besides."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class OneProcess:
@@ -38,6 +44,9 @@ class OneProcess:
 
     async def gather(self) -> Metrics:
         return self.metrics
+
+    async def views(self) -> Sequence[ProcessView]:
+        return [self.metrics.feed.view()]
 
 
 class StatusEndpoints:
