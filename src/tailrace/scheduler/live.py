@@ -174,4 +174,5 @@ class LiveRequest:
             num_late_tokens=self.num_late_tokens,
             predicted_ttft_s=None if self.prediction is None else self.prediction.ttft_s,
             refused_for=self.refused_for,
+            trace=self.request.trace,
         )

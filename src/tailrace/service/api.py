@@ -158,6 +158,7 @@ class Generation:
     standing: Standing = Standing()
     ends_with_context: bool = False
     output_format: OutputFormat | None = None
+    trace: str = ""  # the W3C traceparent of the span that answers it; empty: nobody traces it
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +339,7 @@ class SettledGeneration:
     form: AnswerForm = ALL_TEXT
     guide: Guide | None = None
     epoch: int = 0
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

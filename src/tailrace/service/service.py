@@ -213,6 +213,7 @@ class TextService:
             standing=generation.standing,
             form=encoded.form,
             guide=guide,
+            trace=generation.trace,
         )
 
     async def _guide(self, generation: Generation, form: AnswerForm, sampling: SamplingParams) -> Guide | None:
@@ -273,6 +274,7 @@ def _request(settled: SettledGeneration, index: int, output: Output) -> Request:
         itl_s=standing.itl_s,
         queue_ttl_s=standing.queue_ttl_s,
         guide=settled.guide,
+        trace=settled.trace,
     )
 
 

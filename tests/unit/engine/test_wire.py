@@ -67,6 +67,7 @@ REQUEST = Request(
     ttft_s=0.5,
     queue_ttl_s=4.0,
     is_resumed=True,
+    trace=f"00-{'1' * 32}-{'2' * 16}-01",
 )
 NUMBER = 3 << 56 | 1
 MESSAGES: list[Message] = [

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from tailrace.errors import EngineError, InvalidRequest
@@ -312,6 +314,13 @@ def test_the_record_of_a_request_has_its_times_and_counts() -> None:
     assert (record.num_prompt_tokens, record.num_output_tokens, record.num_cached_tokens) == (12, 2, 0)
     assert (record.num_preemptions, record.finish_reason) == (0, FinishReason.LENGTH)
     assert scheduler.drain_records() == []
+
+
+def test_the_record_of_a_request_names_its_span() -> None:
+    scheduler, trace = make_scheduler(), f"00-{'1' * 32}-{'2' * 16}-01"
+    scheduler.add(replace(make_request("a", [1]), trace=trace))
+    scheduler.abort("a")
+    assert [record.trace for record in scheduler.drain_records()] == [trace]
 
 
 def test_a_request_aborted_before_it_started_has_no_start() -> None:

@@ -121,6 +121,12 @@ async def test_an_answer_streams_and_is_counted() -> None:
     assert stream.usage.total_tokens == num_tokens + 1
 
 
+async def test_each_choice_is_computed_in_the_span_that_answers() -> None:
+    engine, trace = _says(byte_level_tokenizer(), "hello", "the"), f"00-{'1' * 32}-{'2' * 16}-01"
+    await _read(await _service(engine).start(replace(_generation(), n=2, trace=trace)))
+    assert [request.trace for request in engine.submitted] == [trace, trace]
+
+
 async def test_choices_share_the_prompt_and_have_seeds_of_their_own() -> None:
     engine = _says(byte_level_tokenizer(), "hello", "the", "x")
     stream = await _service(engine).start(replace(_generation(), n=3, seed=7, cache_salt="salt"))

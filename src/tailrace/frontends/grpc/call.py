@@ -54,9 +54,16 @@ class Call:
         self._gate = config.gate
         self._limit: asyncio.Timeout | None = None
         self.client: Client = ANYBODY  # until it is admitted
-        self.headers = _headers(context)
+        pairs = _header_pairs(context)
+        self.headers: Mapping[bytes, bytes] = dict(pairs)
+        self.trace = config.tracing.begin(pairs)
         self.unique_id = secrets.token_hex(16)
         self.request_id = given_request_id(self.headers) or self.unique_id
+
+    @property
+    def traceparent(self) -> str:
+        """Of the span that answers it; empty: nobody traces it."""
+        return "" if self.trace is None else self.trace.traceparent
 
     @property
     def bearer_token(self) -> bytes | None:
@@ -115,6 +122,8 @@ class Call:
     @contextlib.asynccontextmanager
     async def streaming(self) -> AsyncIterator[None]:
         """Within this, messages may be written. Raises CallRefused when the client has stopped to read."""
+        if self.trace is not None:
+            await self._context.send_initial_metadata((("traceparent", self.trace.traceparent),))
         try:
             async with asyncio.timeout(None) as self._limit:
                 yield
@@ -187,12 +196,12 @@ class Calls:
             await context.abort(failure.status, failure.message, failure.metadata)
 
 
-def _headers(context: Context) -> Mapping[bytes, bytes]:
+def _header_pairs(context: Context) -> list[tuple[bytes, bytes]]:
     pairs = context.invocation_metadata() or ()
-    return {
-        key.encode(): value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    return [
+        (key.encode(), value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape"))
         for key, value in pairs
-    }
+    ]
 
 
 def _parsed(kind: type[Request], raw: bytes) -> Request:

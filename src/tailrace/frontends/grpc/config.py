@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.rate_gate import RateGate
 from tailrace.frontends.rate_table import RateTable
+from tailrace.frontends.trace_context import NO_TRACING, Tracing
 
 __all__ = ["GrpcConfig"]
 
@@ -17,6 +18,7 @@ class GrpcConfig:
     admin_key: str | None = field(default=None, repr=False)  # of those who may empty the cache; None: nobody
     api_keys: ApiKeys = field(default_factory=lambda: ApiKeys({}), repr=False)  # of those who may have answers
     gate: RateGate = field(default_factory=lambda: RateGate(RateTable.alone()), repr=False)  # limits of these keys
+    tracing: Tracing = NO_TRACING
     max_request_bytes: int = 16 * 1024 * 1024
     max_metadata_bytes: int = 16 * 1024
     max_calls: int = 4096  # at once, in this process; more are refused before anything is read of them

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tailrace.frontends.grpc.answers import AnswerWriter
 from tailrace.frontends.grpc.call import Call, Calls, Handler
@@ -36,7 +37,7 @@ class Inference:
         with call.visiting() as visit, renamed(field_place):
             check_model(request.model or None, self._service.model)
             standing = call.standing(claim_of(request), self._service.classes)
-            generation = generation_of(request, call.engine_id(""), standing)
+            generation = replace(generation_of(request, call.engine_id(""), standing), trace=call.traceparent)
             writer = AnswerWriter(generation.n, has_token_ids=request.return_token_ids)
             clock = call.clock(generation.n)
             await send_answer(await self._service.start(generation), writer, call, visit, clock)

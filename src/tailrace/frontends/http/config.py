@@ -6,6 +6,7 @@ from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.http.cors import Cors
 from tailrace.frontends.rate_gate import RateGate
 from tailrace.frontends.rate_table import RateTable
+from tailrace.frontends.trace_context import NO_TRACING, Tracing
 
 __all__ = ["HttpConfig", "Patience"]
 
@@ -31,6 +32,7 @@ class HttpConfig:
     api_keys: ApiKeys = field(default_factory=lambda: ApiKeys({}), repr=False)  # of those who may have answers
     gate: RateGate = field(default_factory=lambda: RateGate(RateTable.alone()), repr=False)  # limits of these keys
     cors: Cors = field(default_factory=Cors)  # which web pages may call
+    tracing: Tracing = NO_TRACING
     max_query_bytes: int = 16 * 1024
     max_body_bytes: int = 16 * 1024 * 1024
     max_merged_choices: int = 128  # of several prompts in one request; how many one prompt may have, the service says

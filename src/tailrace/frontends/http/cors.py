@@ -18,12 +18,12 @@ _METHODS = b"GET, POST"
 _ASKED = (
     b"authorization, content-type, x-api-key, anthropic-version, anthropic-beta, x-request-id, last-event-id, "
     b"x-llm-d-slo-ttft-ms, x-llm-d-slo-tpot-ms, x-llm-d-inference-objective, x-llm-d-inference-fairness-id, "
-    b"x-request-timeout-ms"
+    b"x-request-timeout-ms, traceparent, tracestate"
 )
 _SHOWN = (
     b"x-request-id, x-service-class, retry-after, retry-after-ms, x-ratelimit-limit-requests, "
     b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
-    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
+    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, traceparent"
 )
 _MAX_AGE_S = b"600"
 

@@ -15,6 +15,7 @@ from tailrace.frontends.http.errors import BodyStalled, BodyTooLarge, ErrorShape
 from tailrace.frontends.http.openai.errors import OPENAI_ERRORS
 from tailrace.frontends.rate_gate import UNLIMITED_VISIT, Visit
 from tailrace.frontends.standing import ANYBODY, Client
+from tailrace.frontends.trace_context import TraceContext, Tracing
 
 __all__ = ["ClientGone", "Exchange"]
 
@@ -44,6 +45,7 @@ class Exchange:
 
     __slots__ = (
         "_cut",
+        "_header_pairs",
         "_query_string",
         "_receive",
         "_send",
@@ -60,13 +62,15 @@ class Exchange:
         "request_id",
         "service_class",
         "status",
+        "trace",
         "unique_id",
         "visit",
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.arrived_s = time.perf_counter()
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._header_pairs: list[tuple[bytes, bytes]] = scope["headers"]
+        self.headers = dict(self._header_pairs)
         self.unique_id = secrets.token_hex(16)
         self.request_id = given_request_id(self.headers) or self.unique_id
         self.path_params: Mapping[str, str] = {}  # the router knows them
@@ -74,6 +78,7 @@ class Exchange:
         self.error_shape: ErrorShape = OPENAI_ERRORS  # the route knows better
         self.failure_frames: Callable[[Failure], bytes] | None = None  # ends a stream; None: none has been begun
         self.visit: Visit = UNLIMITED_VISIT
+        self.trace: TraceContext | None = None  # whoever begins its span knows it
         self.service_class: str | None = None
         self.more_headers: list[tuple[bytes, bytes]] = []
         self.phase = "body"
@@ -90,6 +95,20 @@ class Exchange:
     def bearer_token(self) -> bytes | None:
         """What was sent as 'Authorization: Bearer TOKEN'."""
         return bearer_token(self.headers)
+
+    def enter_span(self, tracing: Tracing, before: str = "") -> None:
+        """Begin the span in which it is answered, if anybody traces it; its client is told. Once.
+
+        `before` is that of an answer that it takes up.
+        """
+        trace = self.trace = tracing.begin(self._header_pairs, before)
+        if trace is not None:
+            self.more_headers.append((b"traceparent", trace.traceparent.encode()))
+
+    @property
+    def traceparent(self) -> str:
+        """Of the span that answers it; empty: nobody traces it."""
+        return "" if self.trace is None else self.trace.traceparent
 
     def read_query(self, max_bytes: int) -> dict[str, str]:
         """The fields behind the path's question mark. Raises InvalidRequest, BodyTooLarge."""

@@ -62,6 +62,7 @@ class Generate:
         self._streams = streams
 
     async def __call__(self, exchange: Exchange) -> None:
+        exchange.enter_span(self._config.tracing)
         body = await exchange.read_json(self._config.max_body_bytes)
         # The client's id may come twice, from a retry: the engine gets one that cannot.
         request_id = f"{exchange.request_id}-{exchange.unique_id[:12]}"
@@ -75,7 +76,7 @@ class Generate:
         classes = self._service.classes
         claim = with_headers(job.claim, exchange.headers, classes)
         standing = settle(claim, exchange.client, classes)
-        return job.placed(standing, tier_word(claim, standing, classes))
+        return job.placed(standing, tier_word(claim, standing, classes), exchange.traceparent)
 
     async def _answer(self, exchange: Exchange, job: Job) -> None:
         if is_resumable(exchange, job):

@@ -34,7 +34,7 @@ class Job:
         """Of the class that it was placed in."""
         return self.generations[0].standing.class_name
 
-    def placed(self, standing: Standing, service_tier: str | None) -> "Job":
-        """The same work with its place among others."""
-        generations = tuple(replace(each, standing=standing) for each in self.generations)
+    def placed(self, standing: Standing, service_tier: str | None, trace: str = "") -> "Job":
+        """The same work with its place among others, and in a trace."""
+        generations = tuple(replace(each, standing=standing, trace=trace) for each in self.generations)
         return replace(self, generations=generations, service_tier=service_tier)

@@ -5,6 +5,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from tailrace.frontends.renaming import renamed
 from tailrace.frontends.shm.asks import decode_ask, field_name
 from tailrace.frontends.shm.wire import Down, encode_delta, encode_failure, encode_usage, packed
 from tailrace.frontends.shm.writer import LaneWriter, Stalled
+from tailrace.frontends.trace_context import TraceContext
 from tailrace.service.api import GenerationStream, Service, Usage
 from tailrace.telemetry.answers import AnswerCounts
 
@@ -36,7 +38,12 @@ class Answer:
     """Is computed from `start` on. `on_last` is called when the client may have the last word, which frees its lane."""
 
     def __init__(
-        self, service: Service, counts: AnswerCounts, writer: LaneWriter, on_last: Callable[[Outcome], None]
+        self,
+        service: Service,
+        counts: AnswerCounts,
+        writer: LaneWriter,
+        on_last: Callable[[Outcome], None],
+        trace: TraceContext | None = None,
     ) -> None:
         self._arrived_s = time.perf_counter()
         self._service = service
@@ -44,6 +51,7 @@ class Answer:
         self._class_name = ""  # in which it is served, once that is known
         self._writer = writer
         self._on_last = on_last
+        self._trace = trace
         self._request_id = f"shm-{secrets.token_hex(12)}"
         self._usage = Usage(0, 0, 0)
         self._ended_by: _LastWord | None = None
@@ -106,6 +114,8 @@ class Answer:
         with renamed(field_name):
             generation = decode_ask(content, self._request_id, self._service.classes)
             self._class_name = generation.standing.class_name
+            if self._trace is not None:
+                generation = replace(generation, trace=self._trace.traceparent)
             stream = await self._service.start(generation)
         try:
             clock = GapClock(self._counts, self._class_name, self._arrived_s, generation.n)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tailrace.frontends.trace_context import NO_TRACING, Tracing
+
 __all__ = ["ShmConfig"]
 
 
@@ -11,3 +13,4 @@ class ShmConfig:
 
     max_clients: int = 64
     stall_s: float = 30.0  # an answer of which its client has read nothing for so long is given up
+    tracing: Tracing = NO_TRACING

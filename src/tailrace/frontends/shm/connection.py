@@ -131,8 +131,9 @@ class Connection:
 
     def _begin(self, lane: int, content: memoryview) -> None:
         writer = LaneWriter(self._segment.lane(lane), self._tell, self._config.stall_s)
+        trace = self._config.tracing.begin(())
         answer = self._answers[lane] = Answer(
-            self._service, self._metrics.answers, writer, partial(self._answered, lane)
+            self._service, self._metrics.answers, writer, partial(self._answered, lane), trace
         )
         task = answer.start(content)
         self._tasks.add(task)

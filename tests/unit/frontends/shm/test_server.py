@@ -30,6 +30,8 @@ from tailrace.frontends.shm.config import ShmConfig
 from tailrace.frontends.shm.layout import LAYOUT_VERSION, NUM_LANES, SEGMENT_BYTES, lane_at, make_segment
 from tailrace.frontends.shm.lobby import Knock
 from tailrace.frontends.shm.wire import Down, Up
+from tailrace.frontends.trace_context import TraceContext, Tracing
+from tailrace.frontends.trace_sampler import TraceSampler
 from tailrace.service.api import ChoiceDelta, TextLogprob
 from tailrace.types import FinishReason
 from tests.support.scripted_service import ScriptedService, finish, token
@@ -476,3 +478,13 @@ def make_flawed(flaw: str, path: dict[str, Path], elsewhere: Path) -> None:
     os.close(fd)
     if flaw == "link":
         path["segment"].symlink_to(target)
+
+
+def test_a_server_that_records_traces_begins_one_for_each_request(tmp_path: Path) -> None:
+    service = ScriptedService()
+    tracing = Tracing(TraceSampler())
+    with serving(service, tmp_path, ShmConfig(tracing=tracing)) as server, server.connect() as client:
+        for _ in range(2):
+            assert "".join(client.stream("Hi")) == "Hello world"
+    traces = [TraceContext.of_traceparent(each.trace) for each in service.generations]
+    assert len({trace.trace_id for trace in traces if trace is not None}) == 2

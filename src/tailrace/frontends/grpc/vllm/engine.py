@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from smg_grpc_proto.generated import common_pb2
 from smg_grpc_proto.generated import vllm_engine_pb2 as pb
@@ -69,6 +70,7 @@ class VllmEngine:
         ):
             standing = call.standing(Claim(), self._service.classes)
             generation = generation_of(request, call.engine_id(request.request_id), standing)
+            generation = replace(generation, trace=call.traceparent)
             writer, clock = AnswerWriter(generation.n, is_streamed=request.stream), call.clock(generation.n)
             stream = await self._service.start(generation)
             await live.begins(stream)

@@ -84,6 +84,7 @@ class ResumableStreams:
         stream_id = exchange.path_params["stream_id"]
         kept = self._find(exchange, stream_id)
         record = StreamRecord.decode(kept.head)
+        exchange.enter_span(self._config.tracing, record.settled.trace)
         exchange.service_class = record.settled.standing.class_name
         await exchange.unless_gone(self._go_on(exchange, bytes.fromhex(stream_id), kept, record))
 
@@ -103,7 +104,7 @@ class ResumableStreams:
         marks = Marks.parse(event_id, settled.n) if event_id else Marks.begin(settled.n)
         outputs = read_words(kept.words, settled.n)
         # The engine may not have heard yet that the connection before is gone: its requests are others.
-        again = replace(settled, epoch=epoch)
+        again = replace(settled, epoch=epoch, trace=exchange.traceparent)
         if event_id:
             await check_reached(marks, self._service, again, outputs, has_usage=record.shown.include_usage)
         if settled.sampling.num_logprobs is not None:  # what the client has not yet is computed again, to have them

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ from tests.support.text import byte_level_tokenizer
 MODEL = ModelCard("tiny", (), 0, max_model_tokens=4096, vocab_size=byte_level_tokenizer().vocab_size)
 EMOJI = "héllo the 😀 END there 中文! "
 NUM_TOKENS = len(byte_level_tokenizer().encode(EMOJI, allow_control=False))
+NO_HEADERS: Mapping[str, str] = {}
 KEYS = {"one-key-of-sixteen": Client("one"), "two-key-of-sixteen": Client("two")}
 
 
@@ -137,11 +138,18 @@ class Processes:
         return create_app(service, metrics, config, streams=streams)
 
     async def post(
-        self, fields: dict[str, object], *, stop_after: int | None = None, app: int = 0, is_resumable: bool = True
+        self,
+        fields: dict[str, object],
+        *,
+        stop_after: int | None = None,
+        app: int = 0,
+        is_resumable: bool = True,
+        more_headers: Mapping[str, str] = NO_HEADERS,
     ) -> Answer:
         path, prompt = ("chat/completions", {}) if "messages" in fields else ("completions", {"prompt": "Hi"})
         body = json.dumps({**prompt, "stream": True, **fields}).encode()
         headers = {"x-stream-resumable": str(is_resumable), "content-type": "application/json", **_authorised("one")}
+        headers |= more_headers
         return await _until(talk(self.apps[app], f"/v1/{path}", body, headers=headers), stop_after)
 
     async def get(
@@ -319,6 +327,18 @@ async def test_what_the_engine_is_asked_again_has_another_name_each_time() -> No
         await processes.get(answer.headers["x-stream-id"], events_of(answer)[0][0], stop_after=1, app=1)
     first, second, third = (each.request_id.removesuffix("-0") for each in processes.engine.submitted)
     assert (second, third) == (f"{first}~1", f"{first}~2")
+
+
+async def test_a_stream_that_is_taken_up_stays_in_its_trace() -> None:
+    processes = Processes(random.Random(1))
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    begun = {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}
+    broken = await processes.post({"max_tokens": NUM_TOKENS}, stop_after=2, more_headers=begun)
+    rest = await processes.get(broken.headers["x-stream-id"], events_of(broken)[-1][0], app=1)
+    told = [answer.headers["traceparent"] for answer in (broken, rest)]
+    assert [request.trace for request in processes.engine.submitted] == told
+    assert [trace.split("-")[1] for trace in told] == [trace_id] * 2
+    assert told[0] != told[1]
 
 
 async def test_a_stream_that_came_to_its_end_is_told_again_without_any_computing() -> None:
