@@ -6,6 +6,7 @@ CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 ORACLE := .venv-oracle/.installed
 ARGS =
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # They kill processes, or wait for servers: beside other tests a busy machine could make them fail.
 ALONE := tests/engine tests/server
 
@@ -52,6 +53,8 @@ serve: $(CORE)
 # Without ARGS in two parts, the first in two processes. Both run, and either can make it fail.
 test: $(DEV)
 	@$(BIN)/python -m tailrace.weights.default_model
+	@command -v chromium >/dev/null || \
+	    { $(SUDO) apt-get update --quiet && $(SUDO) apt-get install --yes --quiet chromium; }
 ifneq ($(ARGS),)
 	@$(BIN)/python -m pytest $(ARGS)
 else
@@ -64,7 +67,7 @@ endif
 # Once as a processor with dot products, once as one without.
 test-arm: $(CORE)
 	@command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null || \
-	    $(if $(filter 0,$(shell id -u)),,sudo) apt-get install --yes g++-aarch64-linux-gnu qemu-user
+	    $(SUDO) apt-get install --yes g++-aarch64-linux-gnu qemu-user
 	$(BIN)/cmake -S tests/kernels -B build/kernels-arm -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
 	    -DCMAKE_TOOLCHAIN_FILE=aarch64.cmake
 	$(BIN)/cmake --build build/kernels-arm
