@@ -16,7 +16,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling soak oracle tiny-deepseek proto lower-bounds clean stale
+.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling soak oracle tiny-deepseek proto dashboards lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
 	@echo 'make tiny-deepseek  train the DeepSeek that comes with the package again (ten minutes; Debian, Ubuntu)'
 	@echo 'make proto          make the code of the gRPC protocol from its file again'
+	@echo 'make dashboards     write the dashboards for Grafana again from deploy/grafana/'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
 	@echo 'make fuzz           feed damaged inputs to all that takes bytes from outside   (make fuzz ARGS="--inputs 1000000")'
 	@echo 'make sanitize       run kernels and rings under the sanitizers of addresses and undefined behaviour'
@@ -129,6 +130,9 @@ proto: $(CORE)
 	.venv-proto/bin/python -m pip install --quiet 'grpcio-tools==1.81.1'
 	.venv-proto/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src \
 	    src/tailrace/frontends/grpc/v1/inference.proto
+
+dashboards: $(DEV)
+	@$(BIN)/python -m deploy.grafana
 
 # With a .venv of the oldest Python: for newer ones, the oldest dependencies have no wheels and take long to build.
 lower-bounds: $(DEV)
