@@ -1,7 +1,6 @@
 """`tailrace serve`: a model behind an OpenAI-compatible HTTP API."""
 
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +17,7 @@ from tailrace.commands.keys import read_admin_key, read_api_key
 from tailrace.commands.lazy import LazyExpertsOption
 from tailrace.commands.lazy import lazy_experts as settle_lazy
 from tailrace.commands.loading import LoadingBar
+from tailrace.commands.notices import Notice, log_notice, write_notice
 from tailrace.commands.precision import PrecisionWords
 from tailrace.commands.quantity import ByteCount, ByteCountOrAuto, ByteCountOrNone
 from tailrace.config import (
@@ -37,7 +37,9 @@ from tailrace.frontends.http.cors import check_origins
 from tailrace.levels.config import DISK_BYTES, HOST_DIRECTORY, LevelsConfig
 from tailrace.loading import PlannedModel
 from tailrace.serving import run as serving
+from tailrace.serving.children import process_name
 from tailrace.serving.shared import Places
+from tailrace.telemetry.log_lines import write_json_log
 from tailrace.weights.losses import losses
 from tailrace.weights.precision import Precision
 
@@ -106,6 +108,7 @@ def run(
     warm_tokens: NonNegativeInt = WARM.max_tokens,
     kv_events: str | None = None,
     kv_events_topic: str | None = None,
+    log_format: Literal["text", "json"] = "text",
 ) -> None:
     """Serve a model over an OpenAI-compatible HTTP API.
 
@@ -222,10 +225,16 @@ def run(
         What a subscriber missed is replayed on the next port.
     kv_events_topic
         What subscribers of --kv-events subscribe to; llm-d expects kv@POD@MODEL [kv-events].
+    log_format
+        How the log is written to standard error: json is an object a line, with the request and the trace it is about.
     """
     if kv_disk_size is not None and kv_disk is None:
         raise SetupError("--kv-disk-size bounds what --kv-disk keeps: give a directory with --kv-disk, too")
     check_origins(cors_origin)
+    notice = write_notice
+    if log_format == "json":
+        write_json_log(process_name)
+        notice = log_notice
     admin_key = read_admin_key(admin_key_file)
     api_key = None if api_keys is not None else read_api_key()
     has_keys = api_keys is not None or api_key is not None
@@ -279,10 +288,10 @@ def run(
             patience_s=hang_timeout,
             drain_s=drain_timeout,
         ),
-        on_planned=_say_bound,
-        on_ready=partial(_announce, engine.classes),
-        on_loaded=_say_losses,
-        progress=LoadingBar(),
+        on_planned=partial(_say_bound, notice),
+        on_ready=partial(_announce, notice, engine.classes),
+        on_loaded=partial(_say_losses, notice),
+        progress=LoadingBar() if log_format == "text" else None,
     )
 
 
@@ -299,28 +308,25 @@ def _events(endpoint: str | None, topic: str | None) -> KvEventsConfig | None:
     return KvEventsConfig(endpoint) if topic is None else KvEventsConfig(endpoint, topic)
 
 
-def _say_bound(plan: PlannedModel) -> None:
+def _say_bound(notice: Notice, plan: PlannedModel) -> None:
     if plan.is_bound_by_kv:
-        sys.stderr.write(
+        notice(
             f"KV memory holds {plan.max_request_tokens:,} tokens at once: no request may have more, though "
-            f"{plan.limits.max_model_tokens:,} were allowed (--kv-memory gives it more)\n"
+            f"{plan.limits.max_model_tokens:,} were allowed (--kv-memory gives it more)"
         )
-        sys.stderr.flush()
 
 
-def _say_losses(plan: PlannedModel) -> None:
+def _say_losses(notice: Notice, plan: PlannedModel) -> None:
     """What was narrowed on its way in, be it that somebody wanted it or that no packed format holds it."""
     if lost := losses(plan.checkpoint):
         each = ", ".join(f"{part.num_tensors} of {part.stored_format}, error {part.error:.2%}" for part in lost)
-        sys.stderr.write(f"Weights narrowed while they were read: {each} (tailrace inspect shows each class)\n")
-        sys.stderr.flush()
+        notice(f"Weights narrowed while they were read: {each} (tailrace inspect shows each class)")
 
 
-def _announce(classes: ServiceClasses, places: Places, target_scale: float) -> None:
-    sys.stderr.write(describe_classes(classes, target_scale) + "\n")
+def _announce(notice: Notice, classes: ServiceClasses, places: Places, target_scale: float) -> None:
+    notice(describe_classes(classes, target_scale))
     if places.grpc_address is not None:
-        sys.stderr.write(f"Serving gRPC at {places.grpc_address}\n")
+        notice(f"Serving gRPC at {places.grpc_address}")
     if places.lobby is not None:
-        sys.stderr.write(f"Serving in shared memory at shm://{places.lobby.name}\n")
-    sys.stderr.write(f"Serving at {places.url}/v1 (Ctrl-C stops)\n")
-    sys.stderr.flush()
+        notice(f"Serving in shared memory at shm://{places.lobby.name}")
+    notice(f"Serving at {places.url}/v1 (Ctrl-C stops)")

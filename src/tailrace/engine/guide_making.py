@@ -89,5 +89,6 @@ class GuideMaking:
         except TailraceError as error:
             return error
         except BaseException:  # a library's panic is no Exception
-            logger.exception("the guide of request %s could not be made", request.request_id)
+            about = {"request_id": request.request_id, "trace": request.trace}
+            logger.exception("the guide of request %s could not be made", request.request_id, extra=about)
             return EngineError("the guide of this request could not be made; see the server's log")

@@ -73,7 +73,8 @@ class _Guided:
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException:  # a library's panic is no Exception; the other requests can do without this one
-                logger.exception("the guide of request %s failed", self.request.request_id)
+                about = {"request_id": self.request.request_id, "trace": self.request.trace}
+                logger.exception("the guide of request %s failed", self.request.request_id, extra=about)
                 self.fault = "its guide failed; see the server's log"
         self.fault = self.fault or "its grammar leaves no token that could come next"
         return NO_TOKEN

@@ -360,7 +360,8 @@ class RemoteEngine:
         self._num_held = 0
         for live in list(self._live.values()):
             if live.number in suspects and live.is_suspect:
-                logger.error("request %s is given up: %s", live.request.request_id, _QUARANTINED)
+                about = {"request_id": live.request.request_id, "trace": live.request.trace}
+                logger.error("request %s is given up: %s", live.request.request_id, _QUARANTINED, extra=about)
                 self._end(live, _error_event(live, _QUARANTINED))
                 continue
             live.is_suspect = live.is_suspect or live.number in suspects

@@ -4,17 +4,18 @@ import ctypes
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from setproctitle import setproctitle
+from setproctitle import getproctitle, setproctitle
 
 from tailrace.errors import EngineError, ModelError, SetupError, TailraceError
 from tailrace.weights.cut_short import say_it_to_parent
 
-__all__ = ["CRASHED", "Child", "fork"]
+__all__ = ["CRASHED", "Child", "fork", "process_name"]
+
+_TITLE = "tailrace: "
 
 CRASHED = 70  # exit code of a process that ended by a fault of our own
 _PR_SET_PDEATHSIG = 1
@@ -50,6 +51,12 @@ class Child:
         finally:
             os.close(self.words)
         return _KINDS.get(kind, EngineError)(message) if kind else None
+
+
+def process_name() -> str:
+    """What this process is in its server: supervisor, or what it was forked as."""
+    title = getproctitle()
+    return title.removeprefix(_TITLE) if title.startswith(_TITLE) else "supervisor"
 
 
 def fork(title: str, run: Callable[[], None]) -> Child:
@@ -89,8 +96,8 @@ def _run_and_exit(title: str, run: Callable[[], None], parent: int, words: int) 
         code = 1
         kind = next((name for name, each in _KINDS.items() if isinstance(error, each)), "")
         _leave_words(words, kind, str(error))
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -102,6 +102,16 @@ def test_every_argument_reaches_its_setting(served: list[ServeConfig]) -> None:
     ]
 
 
+def test_a_log_of_json_has_what_is_announced_too(served: list[ServeConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+    notices: list[str] = []
+    monkeypatch.setattr(serve, "write_json_log", lambda process_name: notices.append(f"begun by the {process_name()}"))
+    monkeypatch.setattr(serve, "log_notice", notices.append)
+    assert main(["serve", "--log-format", "json"]) == 0
+    assert served == [ServeConfig()]
+    assert notices[0] == "begun by the supervisor"
+    assert notices[-1].startswith("Serving at http://127.0.0.1:")
+
+
 def test_keys_and_values_are_kept_as_the_map_says(served: list[ServeConfig]) -> None:
     assert main(["serve", "--quantize", "int4,attention=float,kv=int8", "--lazy-experts", "2GiB"]) == 0
     assert served[0].engine.lazy_experts == 2 << 30

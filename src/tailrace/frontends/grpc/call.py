@@ -28,6 +28,7 @@ from tailrace.frontends.standing import ANYBODY, Claim, Client, settle
 from tailrace.service.api import Standing
 from tailrace.telemetry.answers import AnswerCounts
 from tailrace.telemetry.grpc import GrpcMetrics
+from tailrace.telemetry.log_context import LogContext, log_context
 
 __all__ = ["Call", "Calls", "Context", "Handler"]
 
@@ -184,6 +185,7 @@ class Calls:
     async def _begun(self, context: Context) -> AsyncIterator[Call]:
         """A call of somebody who may make it. The one place where errors become statuses."""
         call = Call(context, self.config, self._metrics.answers)
+        log_context.set(LogContext(call.request_id, "" if call.trace is None else call.trace.trace_id))
         try:
             call.admit()
             yield call

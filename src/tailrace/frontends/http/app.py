@@ -33,6 +33,7 @@ from tailrace.frontends.http.tokens import TokenEndpoints
 from tailrace.frontends.rate_gate import RateGate, Visit
 from tailrace.service.api import Service
 from tailrace.telemetry.http import HttpMetrics
+from tailrace.telemetry.log_context import LogContext, log_context
 from tailrace.telemetry.prometheus import Metrics
 
 __all__ = ["create_app"]
@@ -214,6 +215,7 @@ class _HttpApp:
             await self._router(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send)
+        log_context.set(LogContext(exchange.request_id))
         scope[_EXCHANGE] = exchange
         scope["app"] = self  # makes the router raise for a wrong method instead of answering in its own shape
         self._metrics.request_started()

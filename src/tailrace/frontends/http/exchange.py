@@ -16,6 +16,7 @@ from tailrace.frontends.http.openai.errors import OPENAI_ERRORS
 from tailrace.frontends.rate_gate import UNLIMITED_VISIT, Visit
 from tailrace.frontends.standing import ANYBODY, Client
 from tailrace.frontends.trace_context import TraceContext, Tracing
+from tailrace.telemetry.log_context import LogContext, log_context
 
 __all__ = ["ClientGone", "Exchange"]
 
@@ -103,6 +104,7 @@ class Exchange:
         """
         trace = self.trace = tracing.begin(self._header_pairs, before)
         if trace is not None:
+            log_context.set(LogContext(self.request_id, trace.trace_id))
             self.more_headers.append((b"traceparent", trace.traceparent.encode()))
 
     @property

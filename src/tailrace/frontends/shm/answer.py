@@ -19,6 +19,7 @@ from tailrace.frontends.shm.writer import LaneWriter, Stalled
 from tailrace.frontends.trace_context import TraceContext
 from tailrace.service.api import GenerationStream, Service, Usage
 from tailrace.telemetry.answers import AnswerCounts
+from tailrace.telemetry.log_context import LogContext, log_context
 
 __all__ = ["Answer", "Outcome"]
 
@@ -83,6 +84,7 @@ class Answer:
 
     async def _run(self, content: memoryview) -> None:
         self._has_begun = True
+        log_context.set(LogContext(self._request_id, "" if self._trace is None else self._trace.trace_id))
         kind, last, outcome = self._ended_by or await self._answer(content)
         self._is_saying_last = True
         if kind is Down.END:

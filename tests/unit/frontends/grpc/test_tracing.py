@@ -1,5 +1,9 @@
 """The place of a call in a trace, which its metadata says."""
 
+import json
+import logging
+
+import grpc
 import pytest
 from smg_grpc_proto.generated import vllm_engine_pb2 as vllm
 
@@ -7,6 +11,7 @@ from tailrace.frontends.grpc.config import GrpcConfig
 from tailrace.frontends.grpc.v1 import inference_pb2 as pb
 from tailrace.frontends.trace_context import Tracing
 from tailrace.frontends.trace_sampler import TraceSampler
+from tailrace.telemetry.log_lines import JsonLines
 from tests.support.grpc_server import Front, front_end, raw_stream
 from tests.support.scripted_service import ScriptedService
 
@@ -47,3 +52,14 @@ async def test_a_server_that_records_traces_begins_them(service: ScriptedService
         headers = dict(await call.initial_metadata() or ())
         assert [message async for message in call]
     assert [each.trace for each in service.generations] == [span, headers["traceparent"]]
+
+
+async def test_the_log_names_the_call_and_its_trace(
+    front: Front, service: ScriptedService, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.start_step = RuntimeError("a fault of ours")
+    caplog.handler.setFormatter(JsonLines(str))
+    with caplog.at_level(logging.ERROR), pytest.raises(grpc.aio.AioRpcError):
+        await told(front, ("traceparent", PARENT), ("x-request-id", "mine"))
+    (line,) = map(json.loads, caplog.text.splitlines())
+    assert (line["request_id"], line["trace_id"]) == ("mine", TRACE_ID)

@@ -1,5 +1,8 @@
 """The place of a request in a trace: read from its headers, passed on, and told to its client."""
 
+import json
+import logging
+
 import pytest
 from starlette.types import ASGIApp
 
@@ -7,6 +10,7 @@ from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.trace_context import TraceContext, Tracing
 from tailrace.frontends.trace_sampler import TraceSampler
+from tailrace.telemetry.log_lines import JsonLines
 from tailrace.telemetry.prometheus import Metrics
 from tests.support.asgi import ask, post
 from tests.support.scripted_service import ScriptedService
@@ -65,3 +69,16 @@ async def test_who_is_refused_is_told_of_the_span_as_well(tracing_app: ASGIApp) 
     answer = await post(tracing_app, "/v1/completions", {"prompt": 1}, traceparent=PARENT)
     assert answer.status == 400
     assert answer.headers["traceparent"].split("-")[1] == TRACE_ID
+
+
+async def test_the_log_names_the_request_and_its_trace(
+    app: ASGIApp, service: ScriptedService, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.start_step = RuntimeError("a fault of ours")
+    caplog.handler.setFormatter(JsonLines(str))
+    with caplog.at_level(logging.ERROR):
+        await post(app, "/v1/completions", {"prompt": "Hi"}, traceparent=PARENT, x_request_id="mine")
+        await post(app, "/v1/completions", {"prompt": "Hi"}, x_request_id="other")
+    first, second = map(json.loads, caplog.text.splitlines())
+    assert (first["request_id"], first["trace_id"]) == ("mine", TRACE_ID)
+    assert (second["request_id"], "trace_id" in second) == ("other", False)
