@@ -10,6 +10,7 @@ from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.config import ChatFormatName, EngineConfig
 from tailrace.engine.client import EngineClient
 from tailrace.engine.engine import Engine, Publish, Reply
+from tailrace.engine.governor import Governor
 from tailrace.engine.guidance import Guidance
 from tailrace.engine.guided import GuidedRunner
 from tailrace.engine.intake import Intake, IntakeConfig
@@ -22,7 +23,8 @@ from tailrace.kvcache.transfer import BlockStore
 from tailrace.levels.api import BlockLevel
 from tailrace.limits import available_bytes
 from tailrace.loading import LoadedModel, PlannedModel, load_model, plan_model
-from tailrace.records import RecordSink
+from tailrace.records import Record, RecordSink
+from tailrace.rules.rule import Rule
 from tailrace.runtime.kv_store import KvStore
 from tailrace.runtime.masks import MaskWriter
 from tailrace.runtime.runner import Runner
@@ -127,6 +129,7 @@ def build_engine(
     store: BlockStore | None = None,
     step_times: StepTimeModel | None = None,
     target_scale: float = 1.0,
+    rules: Sequence[Rule] = (),
 ) -> Engine:
     """Both columns and the loop that joins them, not yet running. With `tells_blocks`, there are KV records too."""
     checkpoint, limits = model.checkpoint, model.limits
@@ -162,7 +165,23 @@ def build_engine(
         intake.wake,
         max_requests=_GUIDED_A_PLACE * limits.max_sequences,
     )
-    return Engine(scheduler, runner, intake, publish=publish, reply=reply, emit=emit, watch=watch, guidance=guidance)
+    governor = Governor(rules, scheduler, emit, read_levels=store.report if isinstance(store, KvStore) else tuple)
+
+    def emit_to_all(record: Record) -> None:
+        emit(record)
+        governor.record(record)
+
+    return Engine(
+        scheduler,
+        runner,
+        intake,
+        publish=publish,
+        reply=reply,
+        emit=emit_to_all if rules else emit,
+        watch=watch,
+        guidance=guidance,
+        governor=governor,
+    )
 
 
 def _prepared_guide(vocabulary: GuideVocabulary, guide: Guide, max_tokens: int, output_ids: Sequence[int]) -> Guided:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.levels.config import LevelsConfig
+from tailrace.rules.rule import Rule
 from tailrace.weights.precision import AS_STORED, KvCacheDtype, Precision
 
 __all__ = ["EngineConfig", "KvCacheDtype", "KvEventsConfig", "LazyExperts", "ModelSource", "ServeConfig", "WarmConfig"]
@@ -103,4 +104,5 @@ class ServeConfig:
     num_workers: int = 1  # API processes
     max_restarts: int = 5  # of a process that dies, in a minute
     patience_s: float = 10.0  # with an engine that hangs
+    rules: tuple[Rule, ...] = ()  # what is done when something has been wrong for a while
     drain_s: float = 30.0  # what requests under way have to end when the server is told to stop

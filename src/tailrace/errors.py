@@ -50,6 +50,7 @@ class RefusalReason(StrEnum):
     RATE_LIMITED = "rate_limited"  # its API key has used what it may in a minute
     TARGET_UNREACHABLE = "target_unreachable"  # its first token would come later than its class promises
     QUEUE_TIMEOUT = "queue_timeout"  # it waited for as long as its class, or it itself, allows
+    SHED = "shed"  # a rule of the operator keeps its class out, so that better ones keep their targets
 
 
 class TailraceError(Exception):

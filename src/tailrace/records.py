@@ -17,15 +17,18 @@ __all__ = [
     "CacheCleared",
     "EventKind",
     "EventRecord",
+    "FirstToken",
     "KvFact",
     "KvRecord",
     "LevelReport",
+    "LevelUse",
     "LoadRecord",
     "PreemptionCount",
     "Record",
     "RecordSink",
     "RequestRecord",
     "ResidencyCounts",
+    "RuleReport",
     "StepProfile",
     "StepRecord",
 ]
@@ -214,6 +217,41 @@ class StepProfile:
     step_id: int
     compute_s: float
     ops: tuple[OpTime, ...]
+
+
+class LevelUse(NamedTuple):
+    """What a level was asked for since the start, and what came of it. One of a sample counts for all."""
+
+    num_lookups: float = 0.0
+    num_asked_blocks: float = 0.0
+    num_given_blocks: float = 0.0
+    lost_s: float = 0.0  # waits for it, or what they would be, less the computing that it saved or would
+
+    def plus(self, other: "LevelUse") -> "LevelUse":
+        return LevelUse(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class FirstToken(NamedTuple):
+    """How long a request of a class took to its first token, in its targets; infinite: refused for being late."""
+
+    class_name: str
+    num_targets: float
+    queued_s: float  # before it was started
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport:
+    """How a rule stands. Times are monotonic seconds of the machine."""
+
+    name: str
+    says: str  # what it looks at
+    does: str
+    state: str  # quiet, pending, firing, clearing
+    since_s: float
+    signal: float | None  # now; None: nothing is known
+    counts: bool  # whether that is enough to go by
+    clear_at: float
+    clear_for_s: float
 
 
 class EventKind(StrEnum):

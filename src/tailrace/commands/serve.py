@@ -34,8 +34,11 @@ from tailrace.errors import SetupError
 from tailrace.frontends.class_file import read_classes
 from tailrace.frontends.exposure import check_exposure
 from tailrace.frontends.http.cors import check_origins
+from tailrace.frontends.rule_file import read_rules
 from tailrace.levels.config import DISK_BYTES, HOST_DIRECTORY, LevelsConfig
 from tailrace.loading import PlannedModel
+from tailrace.rules.rule import Rule
+from tailrace.rules.standard import standard_rules
 from tailrace.serving import run as serving
 from tailrace.serving.children import process_name
 from tailrace.serving.shared import Places
@@ -103,6 +106,7 @@ def run(
     classes: Path | None = None,
     api_keys: Path | None = None,
     admin_key_file: Path | None = None,
+    rules: Path | Literal["none"] | None = None,
     warm: Path | None = None,
     warm_state: Path | None = None,
     warm_tokens: NonNegativeInt = WARM.max_tokens,
@@ -214,6 +218,9 @@ def run(
         has the key in the variable TAILRACE_API_KEY may, in any class; without that, anybody.
     admin_key_file
         A file with the key of those who may ask about the cache and empty it [the variable TAILRACE_ADMIN_KEY].
+    rules
+        What is done when something has been wrong for a while: a JSON object a line, as docs/rules.md tells, or none
+        [levels that cost more time than they save are not waited for; the least class makes way for the best].
     warm
         Prompts to compute ahead, one JSON object a line: "prompt", "messages" or "token_ids", "cache_salt", "user_id".
     warm_state
@@ -262,6 +269,7 @@ def run(
     warming = WarmConfig(warm, warm_state, warm_tokens)
     disk_bytes = kv_disk_size or DISK_BYTES
     levels = LevelsConfig(kv_host, kv_disk, disk_bytes, _redis_url(kv_redis), kv_ttl, kv_host_directory)
+    acting = _rules(rules, engine.classes, levels)
     source = ModelSource(model, precision, weight_cache, chat_format)
     serving.serve(
         ServeConfig(
@@ -287,6 +295,7 @@ def run(
             max_restarts=max_restarts,
             patience_s=hang_timeout,
             drain_s=drain_timeout,
+            rules=acting,
         ),
         on_planned=partial(_say_bound, notice),
         on_ready=partial(_announce, notice, engine.classes),
@@ -298,6 +307,13 @@ def run(
 def _redis_url(given: str | None) -> str | None:
     """What was given as an argument, else the variable, which may be empty; None when there is neither."""
     return given if given is not None else os.environ.get("TAILRACE_KV_REDIS") or None
+
+
+def _rules(given: Path | Literal["none"] | None, classes: ServiceClasses, config: LevelsConfig) -> tuple[Rule, ...]:
+    """Those of the file, none, or the standard ones, for the levels that there will be."""
+    if given == "none":
+        return ()
+    return standard_rules(classes, config.levels) if given is None else read_rules(Path(given), classes, config.levels)
 
 
 def _events(endpoint: str | None, topic: str | None) -> KvEventsConfig | None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tailrace.classes import ServiceClasses
 from tailrace.engine.control import CacheControl
+from tailrace.engine.governor import Governor
 from tailrace.engine.guidance import Guidance
 from tailrace.engine.guide_making import Made
 from tailrace.engine.intake import Intake, IntakeMessages
@@ -49,6 +50,7 @@ class Engine:
         emit: RecordSink,
         watch: StepWatch | None = None,
         guidance: Guidance | None = None,
+        governor: Governor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -59,6 +61,7 @@ class Engine:
         self._emit = emit
         self._watch = watch or Unwatched()
         self._guidance = guidance
+        self.governor = governor or Governor((), scheduler, emit)
         self._clock = clock
         self._look_s = _IDLE_LOOK_S
         self._recorder = Recorder(scheduler, clock)
@@ -103,7 +106,8 @@ class Engine:
 
     def _step_on(self) -> None:
         while self.drain_intake():
-            self._watch.came_round(self._clock())
+            self._watch.came_round(now_s := self._clock())
+            self.governor.look(now_s)
             if not self.step():
                 self.tidy()
                 self._rest()

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tailrace.types import Level
+
 __all__ = ["DISK_BYTES", "HOST_DIRECTORY", "LevelsConfig"]
 
 HOST_DIRECTORY = Path("/dev/shm")
@@ -23,3 +25,13 @@ class LevelsConfig:
     redis_url: str | None = field(default=None, repr=False)  # may hold a password
     ttl_s: float = 86_400.0  # without use
     host_directory: Path = HOST_DIRECTORY
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Those that are asked for, nearest first."""
+        is_wanted = {
+            Level.HOST: bool(self.host_bytes),
+            Level.DISK: self.disk_directory is not None,
+            Level.REDIS: self.redis_url is not None,
+        }
+        return tuple(level for level, wanted in is_wanted.items() if wanted)

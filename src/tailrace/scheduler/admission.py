@@ -11,7 +11,7 @@ from tailrace.scheduler.config import SchedulerConfig
 from tailrace.scheduler.prediction import Prediction
 from tailrace.types import Refusal, Request, SamplingParams
 
-__all__ = ["expired", "longest_sequence", "refusal_of", "refuse_what_cannot_run", "stop_ids"]
+__all__ = ["expired", "longest_sequence", "refusal_of", "refuse_what_cannot_run", "shed", "stop_ids"]
 
 MAX_TOKEN_ID = 2**32 - 1
 
@@ -77,6 +77,16 @@ def expired(
     return Refusal(
         RefusalReason.QUEUE_TIMEOUT,
         f"it has not started after {waited_s:.1f} s in the queue, as long as {by}: {advice}",
+        retry_after_s,
+    )
+
+
+def shed(service_class: ServiceClass, retry_after_s: float) -> Refusal:
+    """Why nobody of a class is let in, whoever it is."""
+    return Refusal(
+        RefusalReason.SHED,
+        f"class {service_class.name} is kept out for a while, so that better classes keep their targets: "
+        f"{_come_back(retry_after_s)}",
         retry_after_s,
     )
 

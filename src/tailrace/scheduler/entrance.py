@@ -1,14 +1,17 @@
 """Where requests wait until they run: looked at as they come, turned away in time, set aside for what lies below."""
 
-from collections.abc import Callable, Collection
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from tailrace.errors import MIN_RETRY_S, RefusalReason
+from tailrace.errors import MIN_RETRY_S, RefusalReason, heeded_s
 from tailrace.kvcache.cache import KvCache, PrefixMatch
-from tailrace.scheduler.admission import expired, refusal_of
+from tailrace.records import FirstToken
+from tailrace.scheduler.admission import expired, refusal_of, shed
 from tailrace.scheduler.arrivals import Arrivals
 from tailrace.scheduler.below import LevelsBelow
 from tailrace.scheduler.config import SchedulerConfig
@@ -19,6 +22,8 @@ from tailrace.scheduler.queue import WaitingQueue
 from tailrace.types import Refusal, Request
 
 __all__ = ["Admitted", "Entrance", "Outlook"]
+
+_MAX_FIRST_TOKENS = 4096  # of which nobody has asked; the oldest go first
 
 
 @dataclass(slots=True)
@@ -38,7 +43,10 @@ class Outlook(NamedTuple):
 
 
 class Entrance:
-    """`outlook` tells what is ahead of a request that comes now."""
+    """`outlook` tells what is ahead of a request that comes now.
+
+    Nobody new of the classes in `shed_until_s` is let in; each is let in again at that time at the earliest.
+    """
 
     def __init__(
         self,
@@ -55,6 +63,8 @@ class Entrance:
         self._outlook = outlook
         self._ranks = {each.name: rank for rank, each in enumerate(config.classes)}
         self._unsettled: dict[str, LiveRequest] = {}  # those that may have something to fetch, by arrival
+        self._first_tokens: deque[FirstToken] = deque(maxlen=_MAX_FIRST_TOKENS)
+        self.shed_until_s: Mapping[str, float] = {}
         self.queue = WaitingQueue(config.classes)
         self.predictor = TtftPredictor([each.share for each in config.classes])
 
@@ -69,8 +79,7 @@ class Entrance:
         prediction = self._predict(live, now_s, _waited_s(live, now_s))
         refusal = None
         if not _is_owed(live.request):
-            retry_after_s = partial(self._retry_after_s, live, now_s)
-            refusal = refusal_of(prediction, live.request, live.service_class, self._config.classes, retry_after_s)
+            refusal = self._shed(live, now_s, prediction) or self._refused_late(live, now_s, prediction)
         if refusal is not None:
             live.refused_for = refusal.reason
             self._arrivals.forget(live)
@@ -79,8 +88,41 @@ class Entrance:
         self.predictor.observe_arrival(self._rank(live), live.work_tokens, now_s)
         return None
 
+    def _shed(self, live: LiveRequest, now_s: float, prediction: Prediction | None) -> Refusal | None:
+        until_s = self.shed_until_s.get(live.service_class.name)
+        if until_s is None:
+            return None
+        after_s = 0.0
+        if prediction is not None:
+            after_s = self._retry_after_s(live, now_s, prediction, live.deadline_s - live.request.arrival_s)
+        return shed(live.service_class, heeded_s(max(after_s, until_s - now_s)))
+
+    def _refused_late(self, live: LiveRequest, now_s: float, prediction: Prediction | None) -> Refusal | None:
+        retry_after_s = partial(self._retry_after_s, live, now_s)
+        refusal = refusal_of(prediction, live.request, live.service_class, self._config.classes, retry_after_s)
+        if refusal is not None:
+            self._note_late(live, now_s)
+        return refusal
+
+    def take_first_tokens(self) -> list[FirstToken]:
+        """When users' requests had theirs, or were refused for being late, since the last call."""
+        taken = list(self._first_tokens)
+        self._first_tokens.clear()
+        return taken
+
+    def _note_late(self, live: LiveRequest, now_s: float) -> None:
+        self._first_tokens.append(FirstToken(live.service_class.name, math.inf, _waited_s(live, now_s)))
+
+    def _note_first_token(self, live: LiveRequest, now_s: float) -> None:
+        if _is_owed(live.request) or live.started_s is None:
+            return
+        arrival_s = live.request.arrival_s
+        num_targets = (now_s - arrival_s) / (live.deadline_s - arrival_s)
+        self._first_tokens.append(FirstToken(live.service_class.name, num_targets, live.started_s - arrival_s))
+
     def settle(self, live: LiveRequest, now_s: float) -> None:
         """Its first token came: compare with what was predicted."""
+        self._note_first_token(live, now_s)
         if live.prediction is not None:
             waited_s = _waited_s(live, now_s)
             self.predictor.settle(live.prediction, waited_s, rank=self._rank(live))
@@ -164,6 +206,7 @@ class Entrance:
 
     def _expired(self, live: LiveRequest, now_s: float) -> Refusal:
         live.refused_for = RefusalReason.QUEUE_TIMEOUT
+        self._note_late(live, now_s)
         prediction = self._predict(live, now_s, waited_s=0.0)  # of one that comes now in its stead
         target_s = live.deadline_s - live.request.arrival_s
         after_s = MIN_RETRY_S if prediction is None else self._retry_after_s(live, now_s, prediction, target_s)

@@ -84,6 +84,11 @@ class Scheduler:
         return self._below
 
     @property
+    def entrance(self) -> Entrance:
+        """To be asked between two steps only."""
+        return self._entrance
+
+    @property
     def store(self) -> BlockStore:
         return self._below.store
 

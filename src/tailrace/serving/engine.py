@@ -71,7 +71,10 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
         store=store,
         step_times=step_times,
         target_scale=scale,
+        rules=config.rules,
     )
+    metrics.events.watch_rules(rule.name for rule in config.rules)
+    metrics.rules.watch(engine.governor.reports)
 
     def snapshot() -> bytes:
         with engine.telling:  # whoever has an answer finds it counted

@@ -56,7 +56,7 @@ REFUSED = Metric(
     Kind.COUNTER,
     "requests",
     "Requests told to come back later, at any front end, by reason: queue_full, tenant_limit, target_unreachable, "
-    "queue_timeout, rate_limited.",
+    "queue_timeout, rate_limited, shed.",
     labels=("class", "reason"),
 )
 OUTPUT_TOKENS = Metric(

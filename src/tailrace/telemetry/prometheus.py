@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from tailrace.classes import STANDARD, ServiceClasses
-from tailrace.records import EventRecord, LoadRecord, Record, StepRecord
+from tailrace.records import EventRecord, LoadRecord, Record, RuleReport, StepRecord
 from tailrace.telemetry import catalog
 from tailrace.telemetry.answers import AnswerMetrics
 from tailrace.telemetry.catalog import Kind, Metric
@@ -28,6 +28,7 @@ from tailrace.telemetry.lives import LifeLog
 from tailrace.telemetry.pool import PoolMetrics
 from tailrace.telemetry.process import ProcessMetrics
 from tailrace.telemetry.residency import ResidencyMetrics
+from tailrace.telemetry.rules import RuleReports
 from tailrace.telemetry.series import (
     Histogram,
     LabelledHistogram,
@@ -69,6 +70,7 @@ class Metrics:
         self.lives = LifeLog()
         self.feed = ProcessFeed(self.lives)
         self.events = EventLog()
+        self.rules = RuleReports()
         self.process = ProcessMetrics(process)
         build = LabelledNumber(catalog.BUILD_INFO, [(version, model_name)])
         build.set(1, version, model_name)
@@ -107,7 +109,7 @@ class Metrics:
         """All that is counted here, for `with_others` in another process. From any thread."""
         self._refresh()
         samples = [samples_of(series) for series in self._series]
-        return _encode(_Snapshot(samples, dict(self.experts.counts()), self.events.latest()))
+        return _encode(_Snapshot(samples, dict(self.experts.counts()), self.events.latest(), self.rules.latest()))
 
     def with_others(self, snapshots: Iterable[bytes]) -> "Metrics":
         """What is counted here and in other processes together, as of now."""
@@ -130,6 +132,8 @@ class Metrics:
         for series, samples in zip(self._series, snapshot.series, strict=True):
             add_samples(series, samples)
         self.events.remember(snapshot.events)
+        if snapshot.rules:
+            self.rules.watch(lambda: snapshot.rules)
         if snapshot.experts:
             self.experts.watch(lambda: snapshot.experts)
 
@@ -150,6 +154,7 @@ class _Snapshot(msgspec.Struct, array_like=True):
     series: list[Samples]
     experts: dict[int, Sequence[int]]
     events: list[EventRecord]
+    rules: list[RuleReport]
 
 
 _encode = msgspec.msgpack.Encoder().encode

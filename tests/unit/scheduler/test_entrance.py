@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -108,3 +109,47 @@ def test_who_has_waited_for_too_long_is_given_up_as_if_it_came_now() -> None:
     assert "after 10.5 s in the queue, as long as class gold waits" in refusal.message
     assert refusal.retry_after_s == pytest.approx(4.0 + 1.0 - STANDARD.named("gold").ttft_s)
     assert list(door.entrance.queue) == [later]
+
+
+def test_a_class_that_is_shed_is_turned_away_until_it_may_come_and_others_are_not() -> None:
+    door = Door()
+    door.entrance.shed_until_s = {"bronze": 40.0}
+    live = door.entrance.take(replace(make_request("a", PROMPT), class_name="bronze", arrival_s=10.0))
+    refusal = door.entrance.refusal_of(live, 10.0)
+    assert refusal is not None
+    assert (refusal.reason, refusal.retry_after_s) == (RefusalReason.SHED, 30.0)
+    assert "bronze" in refusal.message
+    assert live.refused_for is RefusalReason.SHED
+    assert door.take(make_request("b", PROMPT), 10.0).refused_for is None
+
+
+def test_who_comes_to_a_class_that_is_shed_is_told_a_later_time_where_many_are_ahead() -> None:
+    door = Door()
+    door.num_ahead = 200_000
+    door.entrance.shed_until_s = {"bronze": 12.0}
+    live = door.entrance.take(replace(make_request("a", PROMPT), class_name="bronze", arrival_s=10.0))
+    refusal = door.entrance.refusal_of(live, 10.0)
+    assert refusal is not None
+    assert 2.0 < refusal.retry_after_s <= 60.0
+
+
+def test_it_tells_how_long_first_tokens_took_and_who_was_refused_for_being_late() -> None:
+    door = Door()
+    live = door.take(make_request("a", PROMPT), 10.0)
+    live.started_s = 10.25
+    door.entrance.settle(live, 10.5)
+    door.num_ahead = 30_000
+    door.take(make_request("b", PROMPT), 11.0)
+    gold = STANDARD.named("gold")
+    assert door.entrance.take_first_tokens() == [("gold", 0.5 / gold.ttft_s, 0.25), ("gold", math.inf, 0.0)]
+    assert door.entrance.take_first_tokens() == []
+
+
+def test_first_tokens_of_who_was_owed_them_are_not_told() -> None:
+    door = Door()
+    request = make_request("a", PROMPT)
+    for owed in (replace(request, is_warmup=True), replace(request, is_resumed=True)):
+        live = door.take(owed)
+        live.started_s = 1.0
+        door.entrance.settle(live, 2.0)
+    assert door.entrance.take_first_tokens() == []

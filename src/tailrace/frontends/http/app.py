@@ -28,6 +28,7 @@ from tailrace.frontends.http.generate import CHAT, COMPLETION, MESSAGE, RESPONSE
 from tailrace.frontends.http.openai.errors import OPENAI_ERRORS
 from tailrace.frontends.http.rate_headers import rate_headers
 from tailrace.frontends.http.resume.streams import ResumableStreams
+from tailrace.frontends.http.rules import RuleEndpoint
 from tailrace.frontends.http.status import OneProcess, StatusEndpoints, WholeServer
 from tailrace.frontends.http.tokens import TokenEndpoints
 from tailrace.frontends.rate_gate import RateGate, Visit
@@ -64,8 +65,13 @@ def create_app(
 
     `server` is what this process is a part of; without it, it is alone. Without `streams`, none can be taken up again.
     """
-    status = StatusEndpoints(service, server or OneProcess(metrics), config)
-    handlers = (*_for_clients(service, metrics, config, status, streams), *_for_operators(service, config, status))
+    server = server or OneProcess(metrics)
+    status = StatusEndpoints(service, server, config)
+    rules = RuleEndpoint(server, config)
+    handlers = (
+        *_for_clients(service, metrics, config, status, streams),
+        *_for_operators(service, config, status, rules),
+    )
     messages = _for_anthropic_clients(service, metrics, config)
     routes = [*_routes(_PREFIXES, handlers), *_routes(_ANTHROPIC_PREFIXES, messages, ANTHROPIC_ERRORS)]
     if console is not None:
@@ -125,7 +131,9 @@ def _for_anthropic_clients(service: Service, metrics: Metrics, config: HttpConfi
     return [(method, path, AnthropicEntrance(keyed(handler))) for method, path, handler in handlers]
 
 
-def _for_operators(service: Service, config: HttpConfig, status: StatusEndpoints) -> list[_Handled]:
+def _for_operators(
+    service: Service, config: HttpConfig, status: StatusEndpoints, rules: RuleEndpoint
+) -> list[_Handled]:
     """What machines ask of each other, and what has a key of its own."""
     cache = CacheEndpoints(service, AdminKey(config.admin_key), config)
     return [
@@ -139,6 +147,7 @@ def _for_operators(service: Service, config: HttpConfig, status: StatusEndpoints
         ("GET", "/metrics", status.metrics),
         ("GET", "/version", status.version),
         ("GET", "/debug/experts", status.experts),
+        ("GET", "/debug/rules", rules),
         ("GET", "/openapi.json", status.openapi),
     ]
 

@@ -97,6 +97,7 @@ _OPERATIONS = (
     _Operation("get", "/metrics", "Metrics in the formats of Prometheus", kinds=_EXPOSITIONS),
     _Operation("get", "/version", "Which build this is"),
     _Operation("get", "/debug/experts", "Tokens that each expert has computed"),
+    _Operation("get", "/debug/rules", "Rules, which of them act, and since when; for the admin key, if there is one"),
     _Operation("get", "/openapi.json", "This document"),
 )
 

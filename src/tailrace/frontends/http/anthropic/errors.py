@@ -11,7 +11,7 @@ __all__ = ["ANTHROPIC_ERRORS", "AnthropicErrors"]
 
 _OVERLOADED = 529
 _OF_THE_SERVER = frozenset(
-    (RefusalReason.QUEUE_FULL, RefusalReason.TARGET_UNREACHABLE, RefusalReason.QUEUE_TIMEOUT),
+    (RefusalReason.QUEUE_FULL, RefusalReason.TARGET_UNREACHABLE, RefusalReason.QUEUE_TIMEOUT, RefusalReason.SHED),
 )
 _TYPES: Mapping[int, str] = {
     401: "authentication_error",
