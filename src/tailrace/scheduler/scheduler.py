@@ -60,8 +60,8 @@ class Scheduler:
         self._foresight = foresight or Foresight()
         self._pacer = Pacer(config, step_times)
         arrivals = Arrivals(config, cache, self._foresight, self._pacer.targets)
-        self._entrance = Entrance(config, cache, self._below, arrivals, self._outlook)
-        self._queue = self._entrance.queue
+        self.entrance = Entrance(config, cache, self._below, arrivals, self._outlook)  # for who looks between two steps
+        self._queue = self.entrance.queue
         self._way = GivingWay(config.preemption, cache, self._queue, is_lossless=not self._below.is_empty)
         self._admitted = Admitted()
         self._step_id = 0
@@ -82,11 +82,6 @@ class Scheduler:
     def below(self) -> LevelsBelow:
         """To be asked between two steps only."""
         return self._below
-
-    @property
-    def entrance(self) -> Entrance:
-        """To be asked between two steps only."""
-        return self._entrance
 
     @property
     def store(self) -> BlockStore:
@@ -133,13 +128,13 @@ class Scheduler:
         """
         if request.request_id in self._live:
             raise InvalidRequest(f"request id {request.request_id!r} is in use: choose another", param="request_id")
-        live = self._entrance.take(request)
-        refusal = self._entrance.refusal_of(live, max(self._now_s, request.arrival_s))
+        live = self.entrance.take(request)
+        refusal = self.entrance.refusal_of(live, max(self._now_s, request.arrival_s))
         if refusal is not None:
             self._records.append(live.record(self._now_s, FinishReason.ERROR))
             raise refusal.error
         self._live[request.request_id] = live
-        self._entrance.wait(live)
+        self.entrance.wait(live)
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> TokenEvent | None:
         """End a request in whatever phase it is, for `reason`; None when it is unknown or has ended.
@@ -173,7 +168,7 @@ class Scheduler:
         """Give up those that have waited for as long as they may."""
         self._now_s = now_s
         events = []
-        for live, refusal in self._entrance.expire(now_s):
+        for live, refusal in self.entrance.expire(now_s):
             self._finish(live, FinishReason.ERROR)
             events.append(
                 TokenEvent(
@@ -192,9 +187,9 @@ class Scheduler:
         self._planned_s = self._now_s = now_s
         self._cache.advance(now_s)
         self._below.absorb(self._below.store.take())
-        self._entrance.wake(now_s)
+        self.entrance.wake(now_s)
         if not self._below.is_empty:
-            self._entrance.look_below(self._running.num_spare_blocks, now_s)
+            self.entrance.look_below(self._running.num_spare_blocks, now_s)
         draft = StepDraft(self.config.budget_tokens)
         self._make_room()
         self._steer()
@@ -299,7 +294,7 @@ class Scheduler:
         self._stop_running(live)
         live.move(RequestState.WAITING)
         live.below = BelowState()
-        self._entrance.come_back(live)
+        self.entrance.come_back(live)
 
     def _steer(self) -> None:
         self._pacer.steer(self._now_s, len(self._running), self._cache.free_share)
@@ -336,7 +331,7 @@ class Scheduler:
             if not prompts.has_room_for(live, draft.budget_left):
                 break
             spare = self._running.num_spare_blocks
-            match = self._entrance.match(live, spare, self._now_s)
+            match = self.entrance.match(live, spare, self._now_s)
             if match is None:
                 continue
             if not self._start(live, match, spare):
@@ -372,7 +367,7 @@ class Scheduler:
             return False
         block_tokens = self._cache.config.block_tokens
         num_tokens = len(live.token_ids) - live.table.num_cached
-        self._entrance.start(live, num_tokens, self._now_s)
+        self.entrance.start(live, num_tokens, self._now_s)
         self._admitted.num_requests += 1
         self._admitted.num_tokens += num_tokens
         live.move(RequestState.RUNNING)
@@ -416,7 +411,7 @@ class Scheduler:
         else:
             self._pacer.stepped(self.step_size, took_s, now_s)
         admitted, self._admitted = self._admitted, Admitted()
-        self._entrance.stepped(admitted, took_s, num_prefill_tokens=draft.num_tokens - self._pacer.num_streams)
+        self.entrance.stepped(admitted, took_s, num_prefill_tokens=draft.num_tokens - self._pacer.num_streams)
         self._draft = None
         self._now_s = now_s
         self._cache.advance(now_s)
@@ -428,7 +423,7 @@ class Scheduler:
         is_first = live.first_token_s is None
         reason = live.append(token.token_id, self._now_s)
         if is_first:
-            self._entrance.settle(live, self._now_s)
+            self.entrance.settle(live, self._now_s)
         if reason is not None:
             self._end(live, reason)
         return TokenEvent(live.request_id, token.token_id, live.prefix, reason, token.logprob, token.top_logprobs)
@@ -438,7 +433,7 @@ class Scheduler:
             self._stop_running(live)
             self._queue.served(live, live.num_output_tokens - len(live.request.output_ids))
         else:
-            self._entrance.leave(live)
+            self.entrance.leave(live)
         self._finish(live, reason)
 
     def _finish(self, live: LiveRequest, reason: FinishReason) -> None:
