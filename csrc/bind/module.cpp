@@ -265,6 +265,19 @@ std::pair<double, double> ceilings(const std::string& isa, int num_threads, size
     return {found.read_bytes_per_s, found.dot_ops_per_s};
 }
 
+Numbers numbers_of(const std::string& name) {
+    if (name == "int8") return Numbers::kInt8;
+    if (name == "bf16") return Numbers::kBf16;
+    if (name == "f32") return Numbers::kF32;
+    throw std::invalid_argument("no numbers '" + name + "': choose one of int8, bf16, f32");
+}
+
+double multiply(Gauge& gauge, const std::string& name, int64_t count) {
+    const Numbers numbers = numbers_of(name);
+    nb::gil_scoped_release release;
+    return gauge.multiply(numbers, count);
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -280,6 +293,16 @@ NB_MODULE(_native, module) {
         [](const std::string& kv_format, int head_dim) { return kv_tile_bytes(kv_format_of(kv_format), head_dim); },
         "kv_format"_a, "head_dim"_a);
     module.def("ceilings", &ceilings, "isa"_a, "num_threads"_a, "num_bytes"_a);
+    nb::class_<Gauge>(module, "Gauge")
+        .def(
+            "__init__",
+            [](Gauge* self, const std::string& isa, int num_threads, size_t max_bytes) {
+                require(num_threads > 0, "gauge: it takes a thread to measure");
+                new (self) Gauge(choose_isa(isa), num_threads, max_bytes);
+            },
+            "isa"_a, "num_threads"_a, "max_bytes"_a)
+        .def("read", &Gauge::read, "num_bytes"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("multiply", &multiply, "numbers"_a, "count"_a);
     module.def("uniform", &uniform, "seed"_a, "position"_a);
 
     nb::class_<Weights>(module, "Weights")

@@ -33,5 +33,7 @@ float sum_exp(const float* x, int n, float max);
 void exp_scaled(const float* x, int n, float max, float temperature, float* out);
 float read_floats(const float* x, size_t n);
 int32_t dot_codes(int64_t count);
+float multiply_floats(int64_t count);
+float multiply_halves(int64_t count);
 
 }  // namespace tailrace::TAILRACE_ISA

@@ -210,9 +210,12 @@ struct Kernels {
     // out = exp((x - max) / temperature).
     void (*exp_scaled)(const float* x, int n, float max, float temperature, float* out);
 
-    // For measuring what the machine can do: the largest of n floats; the result of `count` dots of 64 codes each.
+    // For measuring what the machine can do: the largest of n floats; the result of `count` dots of 64 codes each; of
+    // `count` times 16 products of floats, and of bfloat16, which are added up as floats.
     float (*read_floats)(const float* x, size_t n);
     int32_t (*dot_codes)(int64_t count);
+    float (*multiply_floats)(int64_t count);
+    float (*multiply_halves)(int64_t count);
 };
 
 }  // namespace tailrace

@@ -22,6 +22,7 @@ void gemm_quantized(Format format, const QuantizedRows& x, int first_row, int nu
 void gemm_float(Format format, const float* x, size_t stride, int inputs, int first_row, int num_rows,
                 const Tile* tiles, int num_tiles, const GemmOutput& out);
 int32_t dot_codes(int64_t count);
+float multiply_halves(int64_t count);
 }  // namespace amx
 #elif defined(__aarch64__)
 namespace neon {
@@ -44,6 +45,7 @@ const Kernels& amx_kernels() {
         with_tiles.gemm_quantized = amx::gemm_quantized;
         with_tiles.gemm_float = amx::gemm_float;
         with_tiles.dot_codes = amx::dot_codes;
+        with_tiles.multiply_halves = amx::multiply_halves;
         return with_tiles;
     }();
     return kernels;

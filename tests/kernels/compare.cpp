@@ -873,6 +873,18 @@ Values shares(const Kernels& kernels) {
     return values;
 }
 
+// --- ceilings ------------------------------------------------------------------------------------------------------
+
+// Products of ones, added up: as many as were asked for, or what is counted as a ceiling was not done.
+Values ceilings(const Kernels& kernels) {
+    Values values;
+    for (const int64_t count : {6144, 61'440}) {
+        values.push_back(kernels.multiply_floats(count) == 16.0f * static_cast<float>(count) ? 0.0 : NAN);
+        values.push_back(kernels.multiply_halves(count) == 16.0f * static_cast<float>(count) ? 0.0 : NAN);
+    }
+    return values;
+}
+
 // --- experts -------------------------------------------------------------------------------------------------------
 
 constexpr Routing kRoutings[] = {
@@ -1022,6 +1034,7 @@ constexpr Check kChecks[] = {
     {"index ranges int8", index_ranges<KvFormat::kInt8>, 0.0},
     {"index ranges e4m3", index_ranges<KvFormat::kE4m3>, 0.0},
     {"choices", choices, 0.0},
+    {"ceilings", ceilings, 0.0},
     {"chosen experts", chosen_experts, 0.0},
     {"expert weights", expert_weights, 1e-5},
     {"add_scaled", add_scaled, 1e-6},

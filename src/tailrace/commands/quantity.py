@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-__all__ = ["ByteCount", "ByteCountOrAuto", "ByteCountOrNone", "format_bytes", "parse_bytes"]
+__all__ = ["ByteCount", "ByteCountOrAuto", "ByteCountOrNone", "format_bytes", "format_rate", "parse_bytes"]
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -33,6 +33,15 @@ def format_bytes(amount: int) -> str:
             return f"{amount} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def format_rate(amount: float, unit: str) -> str:
+    """`98.4 GB/s` and the like: powers of 1000, as rates are given."""
+    for prefix in ("", "k", "M", "G"):
+        if amount < 999.5:
+            return f"{amount:.3g} {prefix}{unit}"
+        amount /= 1000
+    return f"{amount:.3g} T{unit}"
 
 
 def _convert(_type: Any, tokens: Sequence[Token]) -> int:

@@ -1,9 +1,15 @@
 """The one device switch: which back end computes."""
 
+from typing import TYPE_CHECKING
+
 from tailrace.errors import SetupError
 from tailrace.ops.api import Backend, Ceilings, KvFormat
+from tailrace.ops.ceilings import Gauge
 
-__all__ = ["BACKENDS", "load_backend", "measured_ceilings", "reading_rate"]
+if TYPE_CHECKING:
+    from tailrace.ops.cpu.backend import CpuBackend
+
+__all__ = ["BACKENDS", "instruction_set", "load_backend", "load_gauge", "measured_ceilings", "reading_rate"]
 
 BACKENDS = ("auto", "cpu", "reference")
 
@@ -26,7 +32,7 @@ def load_backend(name: str = "auto", kv_format: KvFormat | None = None) -> Backe
             raise SetupError(f"unknown back end {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
-def _cpu(kv_format: KvFormat) -> Backend:
+def _cpu(kv_format: KvFormat) -> "CpuBackend":
     try:
         from tailrace.ops.cpu.backend import CpuBackend  # noqa: PLC0415  (only who wants it needs the compiled module)
     except ImportError as error:
@@ -53,3 +59,16 @@ def reading_rate(name: str, num_threads: int, num_bytes: int) -> float | None:
     """Of `measured_ceilings` the bytes a second that are read from memory."""
     ceilings = measured_ceilings(name, num_threads, num_bytes)
     return None if ceilings is None else ceilings.read_bytes_per_s
+
+
+def instruction_set() -> str:
+    """The name of what the fastest back end computes with. Raises SetupError where it is not built."""
+    return _cpu("bf16").isa
+
+
+def load_gauge(num_threads: int, max_bytes: int) -> Gauge:
+    """What measures the device of the fastest back end. Raises SetupError where it is not built."""
+    isa = instruction_set()
+    from tailrace.ops.cpu.gauge import CpuGauge  # noqa: PLC0415  (as above)
+
+    return CpuGauge(isa, num_threads, max_bytes)
