@@ -5,7 +5,7 @@ All times are monotonic seconds of the engine's process; only such times are sub
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from tailrace.errors import RefusalReason
@@ -15,6 +15,7 @@ __all__ = [
     "BlockRemoved",
     "BlockStored",
     "CacheCleared",
+    "EnginePart",
     "EventKind",
     "EventRecord",
     "FirstToken",
@@ -32,6 +33,17 @@ __all__ = [
     "StepProfile",
     "StepRecord",
 ]
+
+
+class EnginePart(IntEnum):
+    """What the step loop does. It always does one of these."""
+
+    IDLE = 0  # waits for somebody to come
+    INTAKE = 1  # takes in requests, aborts and questions
+    PLAN = 2
+    COMPUTE = 3
+    PUBLISH = 4  # commits a step, and tells of it
+    TIDY = 5  # what the KV pool wants while there is no step
 
 
 class PoolRecord(NamedTuple):

@@ -14,9 +14,10 @@ from tailrace.engine.guide_making import Made
 from tailrace.engine.intake import Intake, IntakeMessages
 from tailrace.engine.lives import Beginnings
 from tailrace.engine.recorder import Recorder
+from tailrace.engine.wall_time import WallTime
 from tailrace.engine.watch import StepWatch, Unwatched
 from tailrace.errors import InvalidRequest, ModelError, Overloaded, RequestError, TailraceError
-from tailrace.records import KvRecord, RecordSink, StepProfile
+from tailrace.records import EnginePart, KvRecord, RecordSink, StepProfile
 from tailrace.scheduler.plan import StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler
 from tailrace.types import CacheAnswer, FinishReason, Refusal, Request, TokenEvent
@@ -65,6 +66,7 @@ class Engine:
         self._clock = clock
         self._look_s = _IDLE_LOOK_S
         self._recorder = Recorder(scheduler, clock)
+        self.wall_time = WallTime(clock)
         self._beginnings = Beginnings(scheduler.fetch_s)
         # Held from before the first hears of something until all records of it are out: who takes it sees both or none.
         self.telling = threading.Lock()
@@ -115,11 +117,13 @@ class Engine:
     def step(self) -> bool:
         """One step; False when there was nothing to do."""
         started_s = self._clock()
+        self.wall_time.begin(EnginePart.PLAN, started_s)
         plan = self._scheduler.plan(started_s)
         if plan is None:
             self._look_s = _IDLE_LOOK_S
             return False
         planned_s = self._clock()
+        self.wall_time.begin(EnginePart.COMPUTE, planned_s)
         if plan.entered or plan.left or plan.moves or plan.committed or plan.released:
             self._recorder.pool_changed()
         for entry in plan.entered:
@@ -128,6 +132,7 @@ class Engine:
         self._watch.step_began(plan, planned_s, self._scheduler.predicted_s)
         result = self._runner.run(plan)
         computed_s = self._clock()
+        self.wall_time.begin(EnginePart.PUBLISH, computed_s)
         self._look_s = _LOOK_SHARE * (computed_s - started_s)
         self._beginnings.computed(plan, planned_s, computed_s)
         with self.telling:
@@ -136,12 +141,15 @@ class Engine:
             if result.ops:
                 self._emit(StepProfile(plan.step_id, computed_s - planned_s, result.ops))
             self._tell()
+        self.wall_time.begin(EnginePart.INTAKE, self._clock())
         return True
 
     def tidy(self) -> None:
         """What the KV pool wants done while there is no step."""
+        now_s = self._clock()
+        self.wall_time.begin(EnginePart.TIDY, now_s)
         before = self._recorder.load()
-        plan = self._scheduler.tidy(self._clock())
+        plan = self._scheduler.tidy(now_s)
         if plan is not None:
             self._runner.run(plan)
         if (load := self._recorder.load()) != before:
@@ -251,7 +259,9 @@ class Engine:
         rests_s = [max(due_s - now_s, 0.0) for due_s in dues_s if due_s is not None]
         if self._watch.rest_s is not None:
             rests_s.append(self._watch.rest_s)
+        self.wall_time.begin(EnginePart.IDLE, now_s)
         self._intake.wait(min(rests_s, default=None))
+        self.wall_time.begin(EnginePart.INTAKE, self._clock())
 
     def _deliver(self, events: Sequence[TokenEvent]) -> None:
         for event in events:

@@ -1,21 +1,11 @@
-"""Where the time of the step loop goes: parts that follow each other without a gap, so that they add up to all of it."""
+"""Where the step loop's time goes: parts that follow each other without a gap, so that they add up to all of it."""
 
 import time
 from collections.abc import Callable, Mapping
-from enum import IntEnum
 
-__all__ = ["EnginePart", "WallTime"]
+from tailrace.records import EnginePart
 
-
-class EnginePart(IntEnum):
-    """What the step loop does."""
-
-    IDLE = 0  # it waits for somebody to come
-    INTAKE = 1  # takes in requests, aborts and questions
-    PLAN = 2
-    COMPUTE = 3
-    PUBLISH = 4  # commits a step, and tells of it
-    TIDY = 5  # what is done while there is no step
+__all__ = ["WallTime"]
 
 
 class WallTime:

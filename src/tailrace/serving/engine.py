@@ -76,6 +76,8 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
     metrics.events.watch_rules(rule.name for rule in config.rules)
     metrics.rules.watch(engine.governor.reports)
 
+    metrics.engine_time.watch(engine.wall_time.seconds)
+
     def snapshot() -> bytes:
         with engine.telling:  # whoever has an answer finds it counted
             return metrics.snapshot()

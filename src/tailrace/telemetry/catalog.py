@@ -7,6 +7,7 @@ the sum over the service classes.
 
 from tailrace.telemetry.answer_catalog import ANSWER_CATALOG
 from tailrace.telemetry.class_catalog import CLASS_CATALOG
+from tailrace.telemetry.engine_time_catalog import ENGINE_TIME_CATALOG
 from tailrace.telemetry.grpc_catalog import GRPC_CATALOG
 from tailrace.telemetry.level_catalog import LEVEL_CATALOG
 from tailrace.telemetry.metric import Kind, Metric
@@ -406,6 +407,7 @@ CATALOG: tuple[Metric, ...] = (
     STEP_TOKENS,
     STEP_SECONDS,
     STEP_PART_SECONDS,
+    *ENGINE_TIME_CATALOG,
     EXPERT_TOKENS,
     EXPERT_IMBALANCE,
     *CLASS_CATALOG,

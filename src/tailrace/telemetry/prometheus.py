@@ -17,6 +17,7 @@ from tailrace.telemetry import catalog
 from tailrace.telemetry.answers import AnswerMetrics
 from tailrace.telemetry.catalog import Kind, Metric
 from tailrace.telemetry.engine import EngineMetrics
+from tailrace.telemetry.engine_time import EngineTime
 from tailrace.telemetry.events import EventLog
 from tailrace.telemetry.experts import ExpertMetrics
 from tailrace.telemetry.feed.process import ProcessFeed
@@ -49,8 +50,8 @@ class Metrics:
     """All metrics of one server: `record` is the engine's sink, `http`, `grpc` and `shm` the front ends' counters,
     and `answers` what all of them count.
 
-    `experts`, `residency`, `pool` and `levels` ask for some of theirs when somebody looks; `gc_pauses` counts while it
-    watches.
+    `experts`, `residency`, `engine_time`, `pool` and `levels` ask for some of theirs when somebody
+    looks; `gc_pauses` counts while it watches.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Metrics:
         self.experts = ExpertMetrics()
         self.residency = ResidencyMetrics()
         self.pool = PoolMetrics()
+        self.engine_time = EngineTime()
         self.levels = LevelMetrics()
         self.gc_pauses = GcPauses()
         self.lives = LifeLog()
@@ -75,9 +77,16 @@ class Metrics:
         build = LabelledNumber(catalog.BUILD_INFO, [(version, model_name)])
         build.set(1, version, model_name)
         self._registry = CollectorRegistry()
-        engine = (*self.engine.series, *self.pool.series, *self.levels.series)
+        engine = (*self.engine.series, *self.engine_time.series, *self.pool.series, *self.levels.series)
         own = (*self.events.series, *self.gc_pauses.series, *self.process.series)
-        self._asked: tuple[_Asked, ...] = (self.experts, self.residency, self.pool, self.levels, self.process)
+        self._asked: tuple[_Asked, ...] = (
+            self.experts,
+            self.residency,
+            self.engine_time,
+            self.pool,
+            self.levels,
+            self.process,
+        )
         fronts = (*self.answers.series, *self.http.series, *self.grpc.series, *self.shm.series)
         self._series = (*engine, *self.experts.series, *self.residency.series, *fronts, *own)
         self._registry.register(_SeriesCollector((*self._series, build), model_name))

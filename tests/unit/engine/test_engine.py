@@ -42,9 +42,10 @@ class Bench:
         self.events: list[TokenEvent] = []
         self.answers: list[CacheAnswer] = []
         self.records: list[Record] = []
-        self._now_s = 0.0
+        self.now_s = 0.0
         self.tick_s = 1.0  # that pass whenever the clock is read
         self.runner = CountingRunner()
+        self.began_s = self.tick_s  # when the engine reads the clock first
         self.intake = Intake(IntakeConfig(max_queued, max_queued_tokens=640, max_model_tokens=32), self._tick)
         scheduler = Scheduler(
             SchedulerConfig(budget_tokens=8, max_running=2, max_model_tokens=32, eos_ids=()),
@@ -61,8 +62,8 @@ class Bench:
         )
 
     def _tick(self) -> float:
-        self._now_s += self.tick_s
-        return self._now_s
+        self.now_s += self.tick_s
+        return self.now_s
 
     def submit(self, name: str, num_prompt_tokens: int = 3, max_tokens: int = 3) -> None:
         self.intake.submit(
@@ -158,6 +159,21 @@ def test_where_the_time_of_a_step_went_is_recorded_when_it_is_known(bench: Bench
     compute_s = steps[1].computed_s - steps[1].planned_s
     profiles = [record for record in bench.records if isinstance(record, StepProfile)]
     assert profiles == [StepProfile(2, compute_s, bench.runner.ops)]
+
+
+def test_the_time_of_the_loop_is_in_its_parts_without_a_gap(bench: Bench) -> None:
+    bench.submit("a", num_prompt_tokens=5)
+    bench.run()
+    bench.engine.tidy()
+
+    steps = [record for record in bench.records if isinstance(record, StepRecord)]
+    parts = bench.engine.wall_time.seconds()
+    assert sum(parts.values()) == bench.now_s - bench.began_s
+    assert parts["compute"] == sum(step.computed_s - step.planned_s for step in steps)
+    assert parts["plan"] == sum(step.planned_s - step.started_s for step in steps) + 1.0, "and once there was no plan"
+    assert parts["publish"] >= sum(step.finished_s - step.computed_s for step in steps)
+    assert parts["intake"] > 0.0
+    assert parts["tidy"] > 0.0
 
 
 def test_an_aborted_request_ends_once_and_is_recorded(bench: Bench) -> None:
