@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import mimetypes
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -128,6 +129,13 @@ class ScriptedServer:
 
     def wait(self) -> None:
         assert self._is_ready.wait(_TIMEOUT_S)
+
+    def wait_for_feeds(self, number: int) -> None:
+        """Until so many are open."""
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        while self.num_feeds != number:
+            assert time.monotonic() < deadline_s, f"{self.num_feeds} feeds are open, not {number}"
+            time.sleep(0.02)
 
     def stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # its loop may have ended by itself

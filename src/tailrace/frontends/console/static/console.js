@@ -1,7 +1,8 @@
-// The page: a bar with its two views, and the one that is open. Which one is said behind the # of its address.
+// The page: a bar with its two views, and the one that is open.
 
+import { address, addressOf } from "./address.js";
 import { ChatPage } from "./chat/page.js";
-import { cell, useCell } from "./cell.js";
+import { useCell } from "./cell.js";
 import { KeyPrompt } from "./key_prompt.js";
 import { LivePage } from "./live/page.js";
 import { html, render } from "./vendor/preact.js";
@@ -11,16 +12,9 @@ const VIEWS = [
   { name: "live", title: "Live", page: LivePage },
 ];
 
-const address = cell(location.hash);
-addEventListener("hashchange", () => address.set(location.hash));
-
-function opened(hash) {
-  const name = hash.replace(/^#/, "").split("/")[0];
-  return VIEWS.find((view) => view.name === name) ?? VIEWS[0];
-}
-
 function Console() {
-  const view = opened(useCell(address));
+  const { view, item } = useCell(address);
+  const open = VIEWS.find(({ name }) => name === view) ?? VIEWS[0];
   return html`
     <a class="skip-link" href="#main" onClick=${skip}>Skip to the content</a>
     <header class="bar">
@@ -28,12 +22,12 @@ function Console() {
       <nav aria-label="Views">
         ${VIEWS.map(
           ({ name, title }) =>
-            html`<a href=${"#" + name} aria-current=${view.name === name ? "page" : null}>${title}</a>`,
+            html`<a href=${addressOf(name)} aria-current=${open.name === name ? "page" : null}>${title}</a>`,
         )}
       </nav>
       <button class="icon-button" onClick=${() => theme.toggle()} title="Light or dark" aria-label="Light or dark">◐</button>
     </header>
-    <main id="main" tabindex="-1"><${view.page} /></main>
+    <main id="main" tabindex="-1"><${open.page} item=${item} /></main>
     <${KeyPrompt} />
   `;
 }

@@ -6,19 +6,29 @@ const isKnown = (value) => value !== null && value !== undefined && Number.isFin
 /** 0.00412 -> "4.1 ms" */
 export function seconds(value) {
   if (!isKnown(value)) return DASH;
+  if (value === 0) return "0 s";
   if (value < 1e-3) return `${digits(value * 1e6)} µs`;
   if (value < 1) return `${digits(value * 1e3)} ms`;
   return value < 100 ? `${digits(value)} s` : duration(value);
 }
 
-/** 3720 -> "1 h 2 min" */
+const UNITS = [
+  ["d", 86_400],
+  ["h", 3600],
+  ["min", 60],
+  ["s", 1],
+];
+
+/** 3720 -> "1 h 2 min": the two largest units that say something */
 export function duration(value) {
   if (!isKnown(value)) return DASH;
-  const minutes = Math.floor(value / 60);
-  if (minutes < 1) return `${Math.floor(value)} s`;
-  if (minutes < 60) return `${minutes} min ${Math.floor(value % 60)} s`;
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  const first = Math.max(0, UNITS.findIndex(([, size]) => value >= size));
+  const parts = UNITS.slice(first, first + 2).map(([unit, size]) => {
+    const number = Math.floor(value / size);
+    value -= number * size;
+    return number && `${number} ${unit}`;
+  });
+  return parts.filter(Boolean).join(" ") || "0 s";
 }
 
 /** 0.934 -> "93%" */

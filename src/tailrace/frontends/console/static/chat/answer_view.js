@@ -4,6 +4,7 @@ import { tokensPerS } from "./answer.js";
 import { regenerate } from "./desk.js";
 import { Markdown } from "./markdown_view.js";
 import { curl, python } from "./snippet.js";
+import { addressOf } from "../address.js";
 import { CopyButton } from "../copy_button.js";
 import { count, digits, plural, seconds } from "../format.js";
 import { key } from "../key.js";
@@ -85,6 +86,7 @@ function Footer({ answer, isLast }) {
     <p class="tools">
       ${answer.text && html`<${CopyButton} text=${() => answer.text}>Copy</${CopyButton}>`}
       ${isLast && html`<button type="button" class="plain" onClick=${regenerate}>Regenerate</button>`}
+      ${answer.requestId && html`<a class="plain" href=${addressOf("live", answer.requestId)} title="Where its time went">Life</a>`}
       <${CopyButton} text=${make(curl)} title="Copy this request as a curl command">curl</${CopyButton}>
       <${CopyButton} text=${make(python)} title="Copy this request as Python">Python</${CopyButton}>
     </p>

@@ -1,0 +1,88 @@
+// Lines over the last minutes, with a legend that has the numbers: of now, or of where the pointer is.
+
+import { colour, turns } from "./colours.js";
+import { useCell } from "../cell.js";
+import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+
+const HEIGHT_PX = 150;
+const FONT = "11px system-ui, sans-serif";
+
+/**
+ * @typedef {{name: string, colour: string, values: (number | null)[], isTarget?: boolean}} Line
+ * @param {{title: string, times: number[], windowS: number, lines: Line[], format: (value: number | null) => string,
+ *   height?: number}} props
+ */
+export function Chart({ title, times, windowS, lines, format, height = HEIGHT_PX }) {
+  const place = useRef(null);
+  const drawn = useRef(null);
+  const latest = useRef({});
+  const [pointed, setPointed] = useState(null);
+  const kind = [useCell(turns), ...lines.map(({ name, colour }) => name + colour)].join();
+  latest.current = { windowS, end: times.at(-1) ?? 0 };
+
+  useLayoutEffect(() => {
+    const chart = new uPlot(options(lines, format, height, latest, setPointed), [[], ...lines.map(() => [])], place.current);
+    const resized = new ResizeObserver(([{ contentRect }]) => chart.setSize({ width: contentRect.width, height }));
+    resized.observe(place.current);
+    drawn.current = chart;
+    return () => {
+      resized.disconnect();
+      chart.destroy();
+    };
+  }, [kind]);
+  useLayoutEffect(() => drawn.current.setData([times, ...lines.map(({ values }) => values)]), [times, kind]);
+
+  const shown = pointed ?? times.length - 1;
+  return html`<figure class="chart">
+    <figcaption>
+      <h3>${title}</h3>
+      ${lines.map((each) => html`<${Legend} line=${each} value=${format(each.values[shown] ?? null)} />`)}
+    </figcaption>
+    <div ref=${place} class="plot" style=${{ height: `${height}px` }}></div>
+  </figure>`;
+}
+
+function Legend({ line, value }) {
+  return html`<span class="legend">
+    <i class=${line.isTarget ? "swatch target" : "swatch"} style=${{ color: `var(--${line.colour})` }}></i>
+    ${line.name} <span class="number">${value}</span>
+  </span>`;
+}
+
+function options(lines, format, height, latest, setPointed) {
+  const axis = { stroke: colour("quiet"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: FONT };
+  return {
+    width: 300,
+    height,
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+    scales: {
+      x: { time: false, range: () => [latest.current.end - latest.current.windowS, latest.current.end] },
+      y: { range: (chart, least, most) => [0, most > 0 ? most * 1.1 : 1] },
+    },
+    axes: [
+      { ...axis, size: 24, splits: () => splits(latest.current), values: (chart, at) => at.map((each) => ago(latest.current.end - each)) },
+      { ...axis, size: 58, values: (chart, at) => at.map(format) },
+    ],
+    series: [{}, ...lines.map(series)],
+    hooks: { setCursor: [(chart) => setPointed(chart.cursor.idx ?? null)] },
+  };
+}
+
+function series(line) {
+  return {
+    stroke: colour(line.colour),
+    width: line.isTarget ? 1 : 1.6,
+    dash: line.isTarget ? [5, 4] : undefined,
+    points: { show: false },
+  };
+}
+
+function splits({ end, windowS }) {
+  return [4, 3, 2, 1, 0].map((part) => end - (windowS * part) / 4);
+}
+
+function ago(s) {
+  if (s < 1) return "now";
+  return s < 120 ? `${Math.round(s)} s` : `${(s / 60).toFixed(s % 60 ? 1 : 0)} min`;
+}
