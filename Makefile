@@ -16,7 +16,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling soak oracle tiny-deepseek proto dashboards lower-bounds clean stale
+.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling soak oracle tiny-deepseek metrics-page proto dashboards lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo 'make compare        measure other engines beside it, built first   (make compare ARGS=--help)'
 	@echo 'make oracle         make the expected values of the tests again with torch and transformers'
 	@echo 'make tiny-deepseek  train the DeepSeek that comes with the package again (ten minutes; Debian, Ubuntu)'
+	@echo 'make metrics-page   make docs/metrics.md again, from the table of metrics'
 	@echo 'make proto          make the code of the gRPC protocol from its file again'
 	@echo 'make dashboards     write the dashboards for Grafana again from deploy/grafana/'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
@@ -123,6 +124,10 @@ oracle: $(CORE) $(ORACLE)
 tiny-deepseek: $(ORACLE)
 	nice $(dir $(ORACLE))bin/python scripts/tiny_deepseek/train.py $(ARGS)
 	nice $(dir $(ORACLE))bin/python scripts/tiny_deepseek/expected.py
+
+# The page is checked by tests/architecture/test_documents.py.
+metrics-page: $(DEV)
+	$(BIN)/python -m scripts.metrics_page >docs/metrics.md
 
 # With the compiler of the oldest protobuf that pyproject.toml allows: its code runs with newer ones.
 proto: $(CORE)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts.metrics_page import page
 
 from tests.architecture.tree import PACKAGE, ROOT
 
@@ -76,6 +77,10 @@ def test_a_build_from_the_checkout_uses_what_a_build_of_the_package_uses(pyproje
 def test_the_model_that_is_fetched_has_its_notice() -> None:
     notice = (ROOT / "NOTICE").read_text()
     assert all(words in notice for words in ("SmolLM2-135M-Instruct", "Hugging Face", "Apache License"))
+
+
+def test_the_page_of_metrics_says_what_the_catalog_says() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text() == page(), "docs/metrics.md is old: run `make metrics-page`"
 
 
 def _python_files(folder: Path) -> list[Path]:

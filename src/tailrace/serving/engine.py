@@ -52,6 +52,7 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
     if generation > 1:
         scale = min(scale, board.target_scale)  # measured while all that the last one left behind comes back
     board.target_scale = scale
+    metrics.engine.begin(block_tokens=model.limits.block_tokens, num_blocks=model.limits.num_blocks)
     metrics.engine.control.begin(scale, model.limits.max_sequences)
     engine_config = replace(config.engine, classes=classes.scaled(scale))
     intake = make_intake(model, engine_config)

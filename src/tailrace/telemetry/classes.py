@@ -2,11 +2,14 @@
 
 from tailrace.classes import ServiceClasses
 from tailrace.records import LoadRecord, RequestRecord, StepRecord
-from tailrace.telemetry import catalog, class_catalog
+from tailrace.telemetry import class_catalog, request_catalog
+from tailrace.telemetry.exemplars import observer
 from tailrace.telemetry.series import Histogram, LabelledHistogram, LabelledNumber, Number, Series
 from tailrace.types import FinishReason, PreemptionCause
 
 __all__ = ["ClassMetrics", "ControlMetrics"]
+
+_ENDS = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.ABORT, FinishReason.ERROR)  # as the engine sees them
 
 
 class ClassMetrics:
@@ -16,10 +19,10 @@ class ClassMetrics:
         self._classes = classes
         self._names = [each.name for each in classes]
         known = [(name,) for name in self._names]
-        ends = [(name, reason.value) for name in self._names for reason in FinishReason]
+        ends = [(name, reason.value) for name in self._names for reason in _ENDS]
         self._running = LabelledNumber(class_catalog.CLASS_RUNNING, known)
         self._waiting = LabelledNumber(class_catalog.CLASS_WAITING, known)
-        self._finished = LabelledNumber(catalog.REQUESTS_FINISHED, ends)
+        self._finished = LabelledNumber(request_catalog.REQUESTS_FINISHED, ends)
         self._on_target = LabelledNumber(class_catalog.ON_TARGET, known)
         self._off_target = LabelledNumber(class_catalog.OFF_TARGET, known)
         self._output_tokens = LabelledNumber(class_catalog.OUTPUT_TOKENS, known)
@@ -27,9 +30,15 @@ class ClassMetrics:
         causes = [(name, cause.value) for name in self._names for cause in PreemptionCause]
         self._preempted = LabelledNumber(class_catalog.PREEMPTED, causes)
         self._recomputed = LabelledNumber(class_catalog.RECOMPUTED_TOKENS, causes)
-        self._queue = LabelledHistogram(catalog.QUEUE_SECONDS, known)
-        self._first_token = LabelledHistogram(catalog.FIRST_TOKEN_SECONDS, known)
-        self._time_per_token = LabelledHistogram(catalog.TIME_PER_TOKEN_SECONDS, known)
+        self._queue = LabelledHistogram(request_catalog.QUEUE_SECONDS, known)
+        self._first_token = LabelledHistogram(request_catalog.FIRST_TOKEN_SECONDS, known)
+        self._prefill = LabelledHistogram(request_catalog.PREFILL_SECONDS, known)
+        self._decode = LabelledHistogram(request_catalog.DECODE_SECONDS, known)
+        self._inference = LabelledHistogram(request_catalog.INFERENCE_SECONDS, known)
+        self._time_per_token = LabelledHistogram(request_catalog.TIME_PER_TOKEN_SECONDS, known)
+        self._request = LabelledHistogram(request_catalog.REQUEST_SECONDS, known)
+        self._prompt_tokens = LabelledHistogram(request_catalog.REQUEST_PROMPT_TOKENS, known)
+        self._generation_tokens = LabelledHistogram(request_catalog.REQUEST_GENERATION_TOKENS, known)
         self._shown: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
         self.series: tuple[Series, ...] = tuple(
             value for value in vars(self).values() if isinstance(value, LabelledNumber | LabelledHistogram)
@@ -45,8 +54,8 @@ class ClassMetrics:
 
     def record_step(self, step: StepRecord) -> None:
         for count in step.preemptions:
-            self._preempted.set(count.num_requests, count.class_name, count.cause.value)
-            self._recomputed.set(count.num_lost_tokens, count.class_name, count.cause.value)
+            self._preempted.follow(count.num_requests, count.class_name, count.cause.value)
+            self._recomputed.follow(count.num_lost_tokens, count.class_name, count.cause.value)
 
     def record_request(self, request: RequestRecord) -> None:
         """One that was not refused, nor computed ahead."""
@@ -61,14 +70,22 @@ class ClassMetrics:
         self._observe(request, name)
 
     def _observe(self, request: RequestRecord, name: str) -> None:
-        if request.started_s is not None:
-            self._queue.of(name).observe(request.started_s - request.arrived_s)
+        observe = observer(request.trace)
+        observe(self._request.of(name), request.finished_s - request.arrived_s)
+        self._prompt_tokens.of(name).observe(request.num_prompt_tokens)
+        self._generation_tokens.of(name).observe(request.num_output_tokens)
+        if request.started_s is None:
+            return
+        observe(self._queue.of(name), request.started_s - request.arrived_s)
+        observe(self._inference.of(name), request.finished_s - request.started_s)
         if request.first_token_s is None:
             return
-        self._first_token.of(name).observe(request.first_token_s - request.arrived_s)
+        observe(self._first_token.of(name), request.first_token_s - request.arrived_s)
+        observe(self._prefill.of(name), request.first_token_s - request.started_s)
+        decode_s = request.finished_s - request.first_token_s
+        observe(self._decode.of(name), decode_s)
         if request.num_output_tokens > 1:
-            decode_s = request.finished_s - request.first_token_s
-            self._time_per_token.of(name).observe(decode_s / (request.num_output_tokens - 1))
+            observe(self._time_per_token.of(name), decode_s / (request.num_output_tokens - 1))
 
 
 def _left_early(request: RequestRecord) -> bool:

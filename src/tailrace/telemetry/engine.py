@@ -2,7 +2,7 @@
 
 from tailrace.classes import ServiceClasses
 from tailrace.records import LoadRecord, Record, RequestRecord, StepRecord
-from tailrace.telemetry import catalog
+from tailrace.telemetry import kv_catalog, request_catalog, step_catalog
 from tailrace.telemetry.classes import ClassMetrics, ControlMetrics
 from tailrace.telemetry.series import Histogram, LabelledNumber, Number, Series
 from tailrace.types import FinishReason, Level, MissReason, PrefixReport
@@ -14,36 +14,37 @@ class EngineMetrics:
     """Call `record` from the engine's thread only; read `series` from anywhere."""
 
     def __init__(self, classes: ServiceClasses) -> None:
-        self._running = Number(catalog.REQUESTS_RUNNING)
-        self._waiting = Number(catalog.REQUESTS_WAITING)
-        self._blocks = Number(catalog.KV_BLOCKS)
-        self._blocks_used = Number(catalog.KV_BLOCKS_USED)
-        self._blocks_cached = Number(catalog.KV_BLOCKS_CACHED)
-        self._kv_usage = Number(catalog.KV_USAGE)
-        self._prompt_tokens = Number(catalog.PROMPT_TOKENS)
-        self._cached_tokens = Number(catalog.CACHED_TOKENS)
-        self._found_tokens = LabelledNumber(catalog.FOUND_TOKENS, [(level.value,) for level in Level])
-        self._misses = LabelledNumber(catalog.PREFIX_MISSES, [(reason.value,) for reason in MissReason])
-        self._missed_tokens = LabelledNumber(catalog.MISSED_TOKENS, [(reason.value,) for reason in MissReason])
-        self._generation_tokens = Number(catalog.GENERATION_TOKENS)
-        self._computed = LabelledNumber(catalog.COMPUTED_TOKENS, [("prompt",), ("output",)])
-        self._preemptions = Number(catalog.PREEMPTIONS)
-        self._aborted = Number(catalog.REQUESTS_ABORTED)
-        self._warmups = LabelledNumber(catalog.WARMUPS, [("computed",), ("gave_way",), ("failed",)])
-        self._warmup_tokens = Number(catalog.WARMUP_TOKENS)
-        self._prediction_error = Histogram(catalog.FIRST_TOKEN_PREDICTION_ERROR)
-        self._prefill = Histogram(catalog.PREFILL_SECONDS)
-        self._decode = Histogram(catalog.DECODE_SECONDS)
-        self._request = Histogram(catalog.REQUEST_SECONDS)
-        self._request_prompt = Histogram(catalog.REQUEST_PROMPT_TOKENS)
-        self._request_generation = Histogram(catalog.REQUEST_GENERATION_TOKENS)
-        self._step_tokens = Histogram(catalog.STEP_TOKENS)
-        self._step = Histogram(catalog.STEP_SECONDS)
-        self._step_parts = LabelledNumber(catalog.STEP_PART_SECONDS, [("plan",), ("compute",), ("publish",)])
+        self._running = Number(request_catalog.REQUESTS_RUNNING)
+        self._waiting = Number(request_catalog.REQUESTS_WAITING)
+        self._blocks = Number(kv_catalog.KV_BLOCKS)
+        self._blocks_used = Number(kv_catalog.KV_BLOCKS_USED)
+        self._blocks_cached = Number(kv_catalog.KV_BLOCKS_CACHED)
+        self._kv_config = LabelledNumber(kv_catalog.KV_CONFIG)
+        self._kv_usage = Number(kv_catalog.KV_USAGE)
+        self._prompt_tokens = Number(kv_catalog.PROMPT_TOKENS)
+        self._cached_tokens = Number(kv_catalog.CACHED_TOKENS)
+        self._found_tokens = LabelledNumber(kv_catalog.FOUND_TOKENS, [(level.value,) for level in Level])
+        self._misses = LabelledNumber(kv_catalog.PREFIX_MISSES, [(reason.value,) for reason in MissReason])
+        self._missed_tokens = LabelledNumber(kv_catalog.MISSED_TOKENS, [(reason.value,) for reason in MissReason])
+        self._generation_tokens = Number(step_catalog.GENERATION_TOKENS)
+        self._computed = LabelledNumber(step_catalog.COMPUTED_TOKENS, [("prompt",), ("output",)])
+        self._preemptions = Number(request_catalog.PREEMPTIONS)
+        self._aborted = Number(request_catalog.REQUESTS_ABORTED)
+        self._warmups = LabelledNumber(request_catalog.WARMUPS, [("computed",), ("gave_way",), ("failed",)])
+        self._warmup_tokens = Number(request_catalog.WARMUP_TOKENS)
+        self._prediction_error = Histogram(request_catalog.FIRST_TOKEN_PREDICTION_ERROR)
+        self._step_tokens = Histogram(step_catalog.STEP_TOKENS)
+        self._step = Histogram(step_catalog.STEP_SECONDS)
+        self._step_parts = LabelledNumber(step_catalog.STEP_PART_SECONDS, [("plan",), ("compute",), ("publish",)])
         own: tuple[Series, ...] = tuple(vars(self).values())
         self._by_class = ClassMetrics(classes)
         self.control = ControlMetrics()
         self.series: tuple[Series, ...] = (*own, *self._by_class.series, *self.control.series)
+
+    def begin(self, *, block_tokens: int, num_blocks: int) -> None:
+        """What the engine was built with. Before its thread writes."""
+        self._kv_config.set(1, str(block_tokens), str(num_blocks))
+        self._blocks.value = num_blocks
 
     def record(self, record: Record) -> None:
         if isinstance(record, StepRecord):
@@ -56,7 +57,7 @@ class EngineMetrics:
 
     def _record_step(self, step: StepRecord) -> None:
         self._generation_tokens.value += step.num_sampled
-        self._preemptions.value = step.num_preempted
+        self._preemptions.follow(step.num_preempted)
         self._computed.add(step.num_prefill_tokens, "prompt")
         self._computed.add(step.num_tokens - step.num_prefill_tokens, "output")
         self._step_tokens.observe(step.num_tokens)
@@ -87,9 +88,6 @@ class EngineMetrics:
             return  # counted by whoever tells the client, as those are whom the inbox refuses
         self._by_class.record_request(request)
         self._aborted.value += request.finish_reason is FinishReason.ABORT
-        self._request.observe(request.finished_s - request.arrived_s)
-        self._request_prompt.observe(request.num_prompt_tokens)
-        self._request_generation.observe(request.num_output_tokens)
         if request.started_s is not None:
             self._prompt_tokens.value += request.num_prompt_tokens
             self._cached_tokens.value += request.num_cached_tokens
@@ -118,5 +116,3 @@ class EngineMetrics:
         first_token_s = request.first_token_s - request.arrived_s
         if request.predicted_ttft_s is not None and first_token_s > 0.0:
             self._prediction_error.observe(abs(request.predicted_ttft_s - first_token_s) / first_token_s)
-        self._prefill.observe(request.first_token_s - started_s)
-        self._decode.observe(request.finished_s - request.first_token_s)

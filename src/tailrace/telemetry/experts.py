@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tailrace.telemetry import catalog
+from tailrace.telemetry import step_catalog as catalog
 from tailrace.telemetry.series import LabelledNumber, Series
 
 __all__ = ["ExpertCounts", "ExpertMetrics"]
@@ -28,8 +28,8 @@ class ExpertMetrics:
         return self._read()
 
     def refresh(self) -> None:
-        """Bring the series up to date."""
+        """Bring the series up to date. What an engine before this one has counted stays in that of tokens."""
         for layer, tokens in self._read().items():
             total = sum(tokens)
-            self._tokens.set(total, str(layer))
+            self._tokens.follow(total, str(layer))
             self._imbalance.set(max(tokens) * len(tokens) / total if total else 1.0, str(layer))

@@ -1,6 +1,6 @@
 """Counts what an HTTP front end sees: requests, clients that went away, and what waits for them."""
 
-from tailrace.telemetry import catalog
+from tailrace.telemetry import http_catalog as catalog
 from tailrace.telemetry.answers import AnswerCounts
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 

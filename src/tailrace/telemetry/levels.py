@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from tailrace.records import LevelReport
 from tailrace.telemetry import level_catalog as catalog
+from tailrace.telemetry.metric import Kind
 from tailrace.telemetry.series import LabelledNumber
 
 __all__ = ["LevelMetrics", "ReadReports"]
@@ -33,11 +34,12 @@ class LevelMetrics:
         self.series = tuple(number for number, _ in self._numbers)
 
     def watch(self, read: ReadReports) -> None:
-        """Take the reports from `read`, in any thread."""
+        """Take the reports of what was done since this process began from `read`, in any thread."""
         self._read = read
 
     def refresh(self) -> None:
-        """Bring the series up to date."""
+        """Bring the series up to date. What an engine before this one has counted stays in them."""
         for report in self._read():
             for number, value_of in self._numbers:
-                number.set(value_of(report), report.level.value)
+                take = number.follow if number.metric.kind is Kind.COUNTER else number.set
+                take(value_of(report), report.level.value)

@@ -1,6 +1,6 @@
 """What a metric is: one row of a catalog."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 __all__ = ["Kind", "Metric"]
@@ -23,3 +23,14 @@ class Metric:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()  # upper bounds, ascending, without +Inf
     aliases: tuple[str, ...] = ()  # under these, the sum over service classes
+
+    @property
+    def scraped_name(self) -> str:
+        """As a scraper stores it; of a histogram what its series begin with."""
+        return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
+
+    def without(self, label: str) -> "Metric":
+        """The same row without a label; itself if it has none of that name."""
+        if label not in self.labels:
+            return self
+        return replace(self, labels=tuple(each for each in self.labels if each != label))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tailrace.records import PoolRecord
-from tailrace.telemetry import catalog
+from tailrace.telemetry import kv_catalog as catalog
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["PoolMetrics"]
@@ -48,15 +48,15 @@ class PoolMetrics:
         self._blocks.set(pool.num_filling, "filling")
         self._blocks.set(pool.num_sealed, "sealed")
         self._blocks.set(pool.num_idle, "idle")
-        self._removed.set(pool.num_evicted_total, "evicted")
-        self._removed.set(pool.num_expired_total, "expired")
-        self._removed.set(pool.num_swept_total, "released")
-        self._removed.set(pool.num_invalidated_total, "invalidated")
+        self._removed.follow(pool.num_evicted_total, "evicted")
+        self._removed.follow(pool.num_expired_total, "expired")
+        self._removed.follow(pool.num_swept_total, "released")
+        self._removed.follow(pool.num_invalidated_total, "invalidated")
         self._chunks.value = pool.num_committed_chunks
         self._partial.value = pool.num_partial_chunks
         self._fragmentation.value = pool.chunk_fragmentation
         self._longest_free.value = pool.longest_free_chunks
-        self._moved.value = pool.num_moved_total
+        self._moved.follow(pool.num_moved_total)
 
     def watch(self, read: Callable[[], int]) -> None:
         """Ask `read` for the resident bytes, in any thread."""

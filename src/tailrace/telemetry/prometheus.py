@@ -1,25 +1,21 @@
 """Shows the series to Prometheus, in its text format or OpenMetrics. Costs nothing until somebody scrapes."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import Protocol
 
 import msgspec
-from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.records import EventRecord, LoadRecord, Record, RuleReport, StepRecord
-from tailrace.telemetry import catalog
+from tailrace.telemetry import process_catalog
 from tailrace.telemetry.answers import AnswerMetrics
 from tailrace.telemetry.catalog import Kind, Metric
+from tailrace.telemetry.derived import STANDARD_SERIES, VLLM_SERIES, derive
 from tailrace.telemetry.engine import EngineMetrics
 from tailrace.telemetry.engine_time import EngineTime
 from tailrace.telemetry.events import EventLog
 from tailrace.telemetry.experts import ExpertMetrics
+from tailrace.telemetry.exposition import Shown, exposition
 from tailrace.telemetry.feed.process import ProcessFeed
 from tailrace.telemetry.gc_pauses import GcPauses
 from tailrace.telemetry.grpc import GrpcMetrics
@@ -31,13 +27,12 @@ from tailrace.telemetry.process import ProcessMetrics
 from tailrace.telemetry.residency import ResidencyMetrics
 from tailrace.telemetry.rules import RuleReports
 from tailrace.telemetry.series import (
-    Histogram,
-    LabelledHistogram,
+    Exemplars,
     LabelledNumber,
-    Number,
     Samples,
-    Series,
+    add_exemplars,
     add_samples,
+    exemplars_of,
     over_classes,
     samples_of,
 )
@@ -74,9 +69,8 @@ class Metrics:
         self.events = EventLog()
         self.rules = RuleReports()
         self.process = ProcessMetrics(process)
-        build = LabelledNumber(catalog.BUILD_INFO, [(version, model_name)])
-        build.set(1, version, model_name)
-        self._registry = CollectorRegistry()
+        self._build = LabelledNumber(process_catalog.BUILD_INFO)
+        self._build.set(1, version, model_name)
         engine = (*self.engine.series, *self.engine_time.series, *self.pool.series, *self.levels.series)
         own = (*self.events.series, *self.gc_pauses.series, *self.process.series)
         self._asked: tuple[_Asked, ...] = (
@@ -89,9 +83,6 @@ class Metrics:
         )
         fronts = (*self.answers.series, *self.http.series, *self.grpc.series, *self.shm.series)
         self._series = (*engine, *self.experts.series, *self.residency.series, *fronts, *own)
-        self._registry.register(_SeriesCollector((*self._series, build), model_name))
-        ProcessCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
 
     def record(self, record: Record) -> None:
         """The engine's sink: counts one record, in the calling thread. Events may come from any."""
@@ -106,8 +97,7 @@ class Metrics:
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that the Accept header asks for."""
         self._refresh()
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return exposition(self._shown(), accept)
 
     def samples(self) -> list[tuple[Metric, Samples]]:
         """The values of all series, as they are now."""
@@ -118,7 +108,9 @@ class Metrics:
         """All that is counted here, for `with_others` in another process. From any thread."""
         self._refresh()
         samples = [samples_of(series) for series in self._series]
-        return _encode(_Snapshot(samples, dict(self.experts.counts()), self.events.latest(), self.rules.latest()))
+        exemplars = {place: found for place, series in enumerate(self._series) if (found := exemplars_of(series))}
+        experts, events, rules = dict(self.experts.counts()), self.events.latest(), self.rules.latest()
+        return _encode(_Snapshot(samples, exemplars, experts, events, rules))
 
     def with_others(self, snapshots: Iterable[bytes]) -> "Metrics":
         """What is counted here and in other processes together, as of now."""
@@ -140,11 +132,27 @@ class Metrics:
     def _add(self, snapshot: "_Snapshot") -> None:
         for series, samples in zip(self._series, snapshot.series, strict=True):
             add_samples(series, samples)
+        for place, exemplars in snapshot.exemplars.items():
+            add_exemplars(self._series[place], exemplars)
         self.events.remember(snapshot.events)
         if snapshot.rules:
             self.rules.watch(lambda: snapshot.rules)
         if snapshot.experts:
             self.experts.watch(lambda: snapshot.experts)
+
+    def _shown(self) -> Iterator[Shown]:
+        """All series under our names, and under those that others read."""
+        model_name, _, _ = self._names
+        labels = (("model_name", model_name), ("engine", "0"))
+        for series in (*self._series, self._build):
+            yield Shown(series.metric.name, series)
+            for alias in series.metric.aliases:
+                yield Shown(alias, over_classes(series), labels)
+        by_name = {series.metric.name: series for series in self._series}
+        for each in VLLM_SERIES:
+            yield Shown(each.metric.name, derive(each, by_name), labels)
+        for each in STANDARD_SERIES:
+            yield Shown(each.metric.name, derive(each, by_name))
 
     def _refresh(self) -> None:
         for asked in self._asked:
@@ -161,6 +169,7 @@ class _Snapshot(msgspec.Struct, array_like=True):
     """The samples of each series, in their order, and what is no series."""
 
     series: list[Samples]
+    exemplars: dict[int, Exemplars]  # by place of the series
     experts: dict[int, Sequence[int]]
     events: list[EventRecord]
     rules: list[RuleReport]
@@ -168,47 +177,3 @@ class _Snapshot(msgspec.Struct, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Snapshot).decode
-
-
-class _SeriesCollector(Collector):
-    def __init__(self, series: Iterable[Series], model_name: str) -> None:
-        self._series = tuple(series)
-        self._alias_labels = {"model_name": model_name, "engine": "0"}
-
-    def collect(self) -> Iterator[Family]:
-        for series in self._series:
-            yield _family(series, series.metric.name, {})
-            for alias in series.metric.aliases:
-                yield _family(over_classes(series), alias, self._alias_labels)
-
-
-def _family(series: Series, name: str, constant: dict[str, str]) -> Family:
-    """The values of a series under a name, each with the constant labels in front."""
-    labels = (*constant, *series.metric.labels)
-    if isinstance(series, Histogram | LabelledHistogram):
-        return _histogram_family(series, HistogramMetricFamily(name, series.metric.help, labels=labels), constant)
-    make = CounterMetricFamily if series.metric.kind is Kind.COUNTER else GaugeMetricFamily
-    family = make(name, series.metric.help, labels=labels)
-    for values, number in _samples(series):
-        family.add_metric((*constant.values(), *values), number)
-    return family
-
-
-def _samples(series: Number | LabelledNumber) -> list[tuple[tuple[str, ...], float]]:
-    if isinstance(series, Number):
-        return [((), series.value)]
-    return list(series.values.items())
-
-
-def _histogram_family(
-    series: Histogram | LabelledHistogram, family: HistogramMetricFamily, constant: dict[str, str]
-) -> HistogramMetricFamily:
-    histograms = {(): series} if isinstance(series, Histogram) else series.histograms
-    for values, histogram in histograms.items():
-        family.add_metric((*constant.values(), *values), _buckets(histogram), histogram.sum)
-    return family
-
-
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    bounds = (*map(str, map(float, histogram.metric.buckets)), "+Inf")
-    return list(zip(bounds, accumulate(histogram.counts), strict=True))

@@ -4,46 +4,75 @@ One thread writes a series; another may read it at any time and sees each number
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
-from tailrace.telemetry.catalog import Metric
+from tailrace.telemetry.metric import Metric
 
 __all__ = [
+    "Exemplar",
+    "Exemplars",
     "Histogram",
     "LabelledHistogram",
     "LabelledNumber",
+    "Labels",
     "Number",
+    "Regroup",
     "Samples",
     "Series",
+    "add_exemplars",
     "add_samples",
+    "exemplars_of",
+    "histograms_of",
+    "numbers_of",
     "over_classes",
+    "regrouped",
     "samples_of",
 ]
 
-Samples = list[tuple[tuple[str, ...], list[float]]]
+Labels = tuple[str, ...]
+Samples = list[tuple[Labels, list[float]]]
 """All values of a series: of each label set its number, or its histogram's counts and their sum."""
 
 
-class Number:
-    """The value of a counter or gauge without labels; add to it or set it."""
+class Exemplar(NamedTuple):
+    """One observation that was traced. `at_s` is in seconds since 1970."""
 
-    __slots__ = ("metric", "value")
+    trace_id: str
+    value: float
+    at_s: float
+
+
+Exemplars = list[tuple[Labels, int, Exemplar]]
+"""The latest of each bucket of a series that has one: label set, place of the bucket, exemplar."""
+
+
+class Number:
+    """The value of a counter or gauge without labels; add to it, set it, or let it follow a total."""
+
+    __slots__ = ("_seen", "metric", "value")
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
         self.value: float = 0
+        self._seen: float = 0
+
+    def follow(self, total: float) -> None:
+        """Somebody else has counted so many since this process began; what others counted before stays."""
+        self.value += total - self._seen
+        self._seen = total
 
 
 class LabelledNumber:
     """One value per label set. Whoever writes passes label values from a bounded set only."""
 
-    __slots__ = ("metric", "values")
+    __slots__ = ("_seen", "metric", "values")
 
-    def __init__(self, metric: Metric, known: Iterable[tuple[str, ...]] = ()) -> None:
+    def __init__(self, metric: Metric, known: Iterable[Labels] = ()) -> None:
         """The `known` label sets are shown from the start, as zeros."""
         self.metric = metric
-        self.values: dict[tuple[str, ...], float] = dict.fromkeys(known, 0)
+        self.values: dict[Labels, float] = dict.fromkeys(known, 0)
+        self._seen: dict[Labels, float] = {}
 
     def add(self, amount: float, *labels: str) -> None:
         self.values[labels] = self.values.get(labels, 0) + amount
@@ -51,21 +80,45 @@ class LabelledNumber:
     def set(self, value: float, *labels: str) -> None:
         self.values[labels] = value
 
+    def follow(self, total: float, *labels: str) -> None:
+        """Somebody else has counted so many since this process began; what others counted before stays."""
+        self.add(total - self._seen.get(labels, 0), *labels)
+        self._seen[labels] = total
+
 
 class Histogram:
     """`counts[i]` are the observations in (bounds[i - 1], bounds[i]]; the last is the overflow."""
 
-    __slots__ = ("_bounds", "counts", "metric", "sum")
+    __slots__ = ("_bounds", "counts", "exemplars", "metric", "sum")
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
         self._bounds = metric.buckets
         self.counts = [0] * (len(metric.buckets) + 1)
         self.sum: float = 0
+        self.exemplars: dict[int, Exemplar] = {}  # by place of the bucket
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self._bounds, value)] += 1
         self.sum += value
+
+    def observe_traced(self, value: float, trace_id: str, at_s: float) -> None:
+        """As `observe`; the latest of a bucket leads from a figure to a trace that shows how it came about."""
+        self.observe(value)
+        self.exemplars[bisect_left(self._bounds, value)] = Exemplar(trace_id, value, at_s)
+
+    def add(self, other: "Histogram") -> None:
+        """What another of the same metric has observed."""
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.sum += other.sum
+        for place, exemplar in other.exemplars.copy().items():
+            self.offer(place, exemplar)
+
+    def offer(self, place: int, exemplar: Exemplar) -> None:
+        """Keep it if it is later than the one that is there."""
+        kept = self.exemplars.get(place)
+        if kept is None or kept.at_s <= exemplar.at_s:
+            self.exemplars[place] = exemplar
 
 
 class LabelledHistogram:
@@ -73,7 +126,7 @@ class LabelledHistogram:
 
     __slots__ = ("histograms", "metric")
 
-    def __init__(self, metric: Metric, known: Iterable[tuple[str, ...]]) -> None:
+    def __init__(self, metric: Metric, known: Iterable[Labels]) -> None:
         self.metric = metric
         self.histograms = {labels: Histogram(metric) for labels in known}
 
@@ -81,49 +134,55 @@ class LabelledHistogram:
         return self.histograms[labels]
 
 
-def over_classes(series: "Series") -> "Series":
-    """The same without the label `class`: the sum over the classes."""
-    labels = series.metric.labels
-    if "class" not in labels:
-        return series
-    place = labels.index("class")
-    metric = replace(series.metric, labels=labels[:place] + labels[place + 1 :])
-    return (
-        _summed_histogram(series, metric) if isinstance(series, LabelledHistogram) else _summed(series, metric, place)
-    )
-
-
-def _summed(series: "Series", metric: Metric, place: int) -> LabelledNumber:
-    assert isinstance(series, LabelledNumber), "what has labels is a labelled number or histogram"
-    total = LabelledNumber(metric)
-    for values, number in list(series.values.items()):
-        total.add(number, *values[:place], *values[place + 1 :])
-    return total
-
-
-def _summed_histogram(series: LabelledHistogram, metric: Metric) -> Histogram:
-    assert not metric.labels, "histograms have the label class alone"
-    total = Histogram(metric)
-    for each in series.histograms.values():
-        total.counts = [a + b for a, b in zip(total.counts, each.counts, strict=True)]
-        total.sum += each.sum
-    return total
-
-
 Series = Number | LabelledNumber | Histogram | LabelledHistogram
+Regroup = Callable[[Labels], Labels | None]
+
+
+def numbers_of(series: Number | LabelledNumber) -> Mapping[Labels, float]:
+    """The values as they are now, by label set."""
+    return {(): series.value} if isinstance(series, Number) else series.values.copy()
+
+
+def histograms_of(series: Histogram | LabelledHistogram) -> Mapping[Labels, Histogram]:
+    """By label set."""
+    return {(): series} if isinstance(series, Histogram) else series.histograms
+
+
+def regrouped(series: Series, metric: Metric, regroup: Regroup) -> LabelledNumber | LabelledHistogram:
+    """The values under the labels that `regroup` makes of theirs, added up where these are the same; None: left out."""
+    if isinstance(series, Histogram | LabelledHistogram):
+        return _regrouped_histogram(series, metric, regroup)
+    total = LabelledNumber(metric)
+    for labels, value in numbers_of(series).items():
+        if (group := regroup(labels)) is not None:
+            total.add(value, *group)
+    return total
+
+
+def _regrouped_histogram(series: Histogram | LabelledHistogram, metric: Metric, regroup: Regroup) -> LabelledHistogram:
+    total = LabelledHistogram(metric, ())
+    for labels, histogram in histograms_of(series).items():
+        if (group := regroup(labels)) is not None:
+            total.histograms.setdefault(group, Histogram(metric)).add(histogram)
+    return total
+
+
+def over_classes(series: Series) -> Series:
+    """The same without the label `class`: the sum over the classes."""
+    metric = series.metric.without("class")
+    if metric is series.metric:
+        return series
+    place = series.metric.labels.index("class")
+    return regrouped(series, metric, lambda labels: labels[:place] + labels[place + 1 :])
 
 
 def samples_of(series: Series) -> Samples:
     """The values as they are now, from any thread."""
     match series:
-        case Number():
-            return [((), [float(series.value)])]
-        case LabelledNumber():
-            return [(labels, [float(value)]) for labels, value in list(series.values.items())]
-        case Histogram():
-            return [((), [*series.counts, series.sum])]
-        case LabelledHistogram():
-            return [(labels, [*each.counts, each.sum]) for labels, each in series.histograms.items()]
+        case Number() | LabelledNumber():
+            return [(labels, [float(value)]) for labels, value in numbers_of(series).items()]
+        case Histogram() | LabelledHistogram():
+            return [(labels, [*each.counts, each.sum]) for labels, each in histograms_of(series).items()]
 
 
 def add_samples(series: Series, samples: Samples) -> None:
@@ -134,13 +193,30 @@ def add_samples(series: Series, samples: Samples) -> None:
                 series.value += values[0]
             case LabelledNumber():
                 series.add(values[0], *labels)
-            case Histogram():
-                _add_counts(series, values)
-            case LabelledHistogram():
-                _add_counts(series.of(*labels), values)
+            case Histogram() | LabelledHistogram():
+                _add_counts(histograms_of(series)[labels], values)
 
 
 def _add_counts(histogram: Histogram, values: list[float]) -> None:
     *counts, total = values
     histogram.counts = [a + int(b) for a, b in zip(histogram.counts, counts, strict=True)]
     histogram.sum += total
+
+
+def exemplars_of(series: Series) -> Exemplars:
+    """Those there are now, from any thread."""
+    if isinstance(series, Number | LabelledNumber):
+        return []
+    return [
+        (labels, place, exemplar)
+        for labels, each in histograms_of(series).items()
+        if each.exemplars
+        for place, exemplar in each.exemplars.copy().items()
+    ]
+
+
+def add_exemplars(series: Series, exemplars: Exemplars) -> None:
+    """Keep those that a series of another process has, where they are later."""
+    assert isinstance(series, Histogram | LabelledHistogram), "numbers have no exemplars"
+    for labels, place, exemplar in exemplars:
+        histograms_of(series)[labels].offer(place, exemplar)

@@ -62,7 +62,7 @@ def metrics() -> Metrics:
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
-    own = ("#", "tailrace_process_")  # a process's time goes on by itself
+    own = ("#", "tailrace_process_", "process_")  # a process's time goes on by itself
     lines = [line for line in metrics.render("")[0].decode().splitlines() if not line.startswith(own)]
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 

@@ -5,11 +5,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tailrace.records import LoadRecord, PoolRecord, RequestRecord, ResidencyCounts, StepRecord
 from tailrace.telemetry.catalog import CATALOG, Kind
+from tailrace.telemetry.derived import STANDARD_SERIES, VLLM_SERIES
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.telemetry.series import Histogram
 from tailrace.types import FinishReason, Level, MissReason, PrefixReport
 
 VLLM = '{engine="0",model_name="tiny"}'
+
+
+def by_source(source: str) -> str:
+    return f'vllm:prompt_tokens_by_source_total{{engine="0",model_name="tiny",source="{source}"}}'
+
 
 POOL = PoolRecord(
     num_released=1,
@@ -85,6 +91,7 @@ REQUESTS = [
 @pytest.fixture
 def metrics() -> Metrics:
     metrics = Metrics(model_name="tiny", version="1.2.3")
+    metrics.engine.begin(block_tokens=16, num_blocks=10)
     for step in STEPS:
         metrics.record(step)
     for request in REQUESTS:
@@ -94,7 +101,7 @@ def metrics() -> Metrics:
 
 def samples(metrics: Metrics) -> dict[str, float]:
     lines = metrics.render("")[0].decode().splitlines()
-    own = ("#", "tailrace_process_")  # a process's time goes on by itself
+    own = ("#", "tailrace_process_", "process_")  # a process's time goes on by itself
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith(own)]
     assert len({name for name, _ in pairs}) == len(pairs)
     return {name: float(value) for name, value in pairs}
@@ -115,7 +122,12 @@ def samples(metrics: Metrics) -> dict[str, float]:
         ("tailrace_prompt_tokens_total", 64 + 10 + 20),
         (f"vllm:prompt_tokens_total{VLLM}", 94),
         (f"vllm:prefix_cache_queries_total{VLLM}", 94),
-        (f"vllm:prefix_cache_hits_total{VLLM}", 64),
+        (f"vllm:prefix_cache_hits_total{VLLM}", 12 + 4),  # of the engine: those of levels below are others there
+        (f"vllm:prompt_tokens_cached_total{VLLM}", 64),
+        (by_source("local_compute"), 94 - 64),
+        (by_source("local_cache_hit"), 12 + 4),
+        (by_source("external_kv_transfer"), 36 + 12),
+        ('vllm:cache_config_info{block_size="16",engine="0",model_name="tiny",num_gpu_blocks="10"}', 1),
         ("tailrace_prompt_tokens_cached_total", 64),
         ('tailrace_prompt_tokens_found_total{level="engine"}', 12 + 4),
         ('tailrace_prompt_tokens_found_total{level="host"}', 36 + 12),
@@ -142,6 +154,10 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (f"vllm:request_decode_time_seconds_sum{VLLM}", 4),
         (f"vllm:request_time_per_output_token_seconds_sum{VLLM}", 1),
         (f"vllm:request_time_per_output_token_seconds_count{VLLM}", 1),
+        (f"vllm:request_inference_time_seconds_sum{VLLM}", 6 + 0.5 + 1.5),
+        (f"vllm:request_inference_time_seconds_count{VLLM}", 3),
+        ('tailrace_request_decode_seconds_sum{class="silver"}', 4),
+        ('tailrace_request_prefill_seconds_count{class="silver"}', 2),
         (f"vllm:e2e_request_latency_seconds_sum{VLLM}", 7 + 1 + 2 + 2),
         (f"vllm:e2e_request_latency_seconds_count{VLLM}", 4),
         (f"vllm:request_prompt_tokens_sum{VLLM}", 124),
@@ -222,15 +238,27 @@ def test_a_model_without_experts_shows_none(metrics: Metrics) -> None:
 def test_everything_in_the_catalog_is_shown_and_nothing_else(metrics: Metrics) -> None:
     shown = {family.name: family for family in text_string_to_metric_families(metrics.render("")[0].decode())}
     listed = {name for metric in CATALOG for name in (metric.name, *metric.aliases)}
-    ours = {name for name in shown if name.startswith(("tailrace_", "vllm:"))}
-    assert ours == {name.removesuffix("_total") if shown.get(name) is None else name for name in listed}
+    listed |= {each.metric.name for each in (*VLLM_SERIES, *STANDARD_SERIES)}
+    assert set(shown) == {name.removesuffix("_total") if shown.get(name) is None else name for name in listed}
     for metric in CATALOG:
         assert shown[metric.name].type == metric.kind.value
         assert shown[metric.name].documentation == metric.help
 
 
-def test_the_process_itself_is_shown(metrics: Metrics) -> None:
-    assert samples(metrics)["process_resident_memory_bytes"] > 0
+def test_processes_are_shown_together_under_the_names_of_client_libraries(metrics: Metrics) -> None:
+    others = Metrics(model_name="tiny", version="1.2.3", process="engine")
+    text = metrics.with_others([others.snapshot()]).render("")[0].decode()
+    shown = {family.name: family.samples for family in text_string_to_metric_families(text)}
+    for theirs, ours in (
+        ("process_cpu_seconds", "tailrace_process_cpu_seconds"),
+        ("process_resident_memory_bytes", "tailrace_process_resident_bytes"),
+        ("process_open_fds", "tailrace_process_open_files"),
+    ):
+        (together,) = shown[theirs]
+        apart = [sample.value for sample in shown[ours]]
+        assert len(apart) == 2
+        assert together.value == pytest.approx(sum(apart))
+        assert together.labels == {}
 
 
 def test_rows_of_the_catalog_are_well_formed() -> None:

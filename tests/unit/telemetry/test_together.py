@@ -1,9 +1,12 @@
 """What several processes count, in one exposition."""
 
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
 from tailrace.errors import RefusalReason
-from tailrace.records import LevelReport, LoadRecord, PoolRecord
+from tailrace.records import LevelReport, LoadRecord, PoolRecord, PreemptionCount
 from tailrace.telemetry.prometheus import Metrics
-from tailrace.types import Level
+from tailrace.types import Level, PreemptionCause
+from tests.unit.telemetry.test_metrics import POOL, STEPS
 
 
 def metrics(process: str) -> Metrics:
@@ -72,3 +75,59 @@ def test_who_takes_the_place_of_a_dead_process_counts_on_and_begins_with_its_own
     assert values(text, "tailrace_first_text_seconds_count")['{front_end="http"}'] == 2.0
     assert values(text, "tailrace_http_requests_total") == {'{route="/models",status="200"}': 1.0}
     assert values(text, "tailrace_http_requests_in_flight") == {"": 0.0}
+
+
+def test_an_engine_counts_on_from_the_one_before_whose_totals_began_at_nothing_too() -> None:
+    """Totals since the start of an engine, as its scheduler, pool and levels keep them."""
+    preempted = (PreemptionCount("gold", PreemptionCause.ROOM, 3, 40),)
+    step = STEPS[1]._replace(num_preempted=3, preemptions=preempted, pool=POOL)
+    engines: list[Metrics] = []
+    for _ in range(2):
+        engine = metrics("engine")
+        if engines:
+            engine.go_on_from(engines[-1].snapshot())
+        engine.levels.watch(lambda: [LevelReport(Level.HOST, True, *range(11))])
+        engine.experts.watch(lambda: {1: [5, 7]})
+        for _ in range(2):  # a total that has not grown counts no more
+            engine.record(step)
+            engine.snapshot()
+        engines.append(engine)
+    text, _ = engines[-1].render("")
+
+    assert values(text, "tailrace_preemptions_total") == {"": 6.0}
+    assert values(text, "tailrace_requests_preempted_total")['{cause="room",class="gold"}'] == 6.0
+    assert values(text, "tailrace_tokens_recomputed_total")['{cause="room",class="gold"}'] == 80.0
+    assert values(text, "tailrace_kv_blocks_removed_total")['{cause="evicted"}'] == 8.0
+    assert values(text, "tailrace_kv_blocks_removed_total")['{cause="invalidated"}'] == 24.0
+    assert values(text, "tailrace_kv_blocks_moved_total") == {"": 16.0}
+    assert values(text, "tailrace_level_evicted_blocks_total") == {'{level="host"}': 6.0}
+    assert values(text, "tailrace_level_fetch_seconds_total") == {'{level="host"}': 12.0}
+    assert values(text, "tailrace_expert_tokens_total") == {'{layer="1"}': 24.0}
+    assert values(text, "tailrace_level_blocks") == {'{level="host"}': 0.0}
+    assert values(text, "tailrace_kv_blocks_in_state")['{state="idle"}'] == 3.0
+
+
+def test_exemplars_of_all_processes_are_shown_where_there_is_a_place_for_them_the_latest_of_a_bucket() -> None:
+    first, second = metrics("api 0"), metrics("api 1")
+    for each, trace_id, at_s in ((first, "a" * 32, 100.0), (second, "b" * 32, 101.5)):
+        each.answers.through("http").gaps_of("gold").observe_traced(0.03, trace_id, at_s)
+    first.answers.through("http").gaps_of("silver").observe_traced(0.5, "c" * 32, 99.0)
+    whole = first.with_others([second.snapshot()])
+    open_metrics = whole.render("application/openmetrics-text")[0].decode()
+
+    found = {
+        (family.name, sample.labels.get("class"), sample.labels["le"]): sample.exemplar
+        for family in text_string_to_metric_families(open_metrics)
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+    assert set(found) == {
+        ("tailrace_inter_token_latency_seconds", "gold", "0.05"),
+        ("tailrace_inter_token_latency_seconds", "silver", "0.5"),
+        ("vllm:inter_token_latency_seconds", None, "0.05"),
+        ("vllm:inter_token_latency_seconds", None, "0.5"),
+    }
+    latest = found["tailrace_inter_token_latency_seconds", "gold", "0.05"]
+    assert latest.labels == {"trace_id": "b" * 32}
+    assert (latest.value, float(latest.timestamp)) == (0.03, 101.5)
+    assert "trace_id" not in whole.render("text/plain")[0].decode()

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 from tailrace.classes import ServiceClass, ServiceClasses
 from tailrace.records import EventRecord
-from tailrace.telemetry import answer_catalog, catalog, class_catalog, level_catalog
+from tailrace.telemetry import (
+    answer_catalog,
+    class_catalog,
+    kv_catalog,
+    level_catalog,
+    process_catalog,
+    request_catalog,
+    step_catalog,
+)
 from tailrace.telemetry.feed.frame import (
     BlocksLine,
     ClassLine,
@@ -24,6 +32,7 @@ from tailrace.telemetry.feed.process import ProcessView
 from tailrace.telemetry.feed.readings import Reading, Readings, Window
 from tailrace.telemetry.feed.requests import request_lines
 from tailrace.telemetry.feed.steps import StepLine
+from tailrace.telemetry.metric import Metric
 from tailrace.types import Level
 
 __all__ = ["FrameBuilder", "ServerFacts"]
@@ -100,16 +109,16 @@ class FrameBuilder:
 
 def _rates(window: Window) -> RatesLine:
     return RatesLine(
-        output_tokens_per_s=window.rate(catalog.GENERATION_TOKENS),
-        prompt_tokens_per_s=window.rate(catalog.COMPUTED_TOKENS, part="prompt"),
-        requests_per_s=window.rate(catalog.REQUESTS_FINISHED),
+        output_tokens_per_s=window.rate(step_catalog.GENERATION_TOKENS),
+        prompt_tokens_per_s=window.rate(step_catalog.COMPUTED_TOKENS, part="prompt"),
+        requests_per_s=window.rate(request_catalog.REQUESTS_FINISHED),
         refused_per_s=window.rate(class_catalog.REFUSED),
         steps_per_s=_count_rate(window),
     )
 
 
 def _count_rate(window: Window) -> float:
-    (before,), (now,) = (each.values(catalog.STEP_SECONDS).values() for each in (window.first, window.last))
+    (before,), (now,) = (each.values(step_catalog.STEP_SECONDS).values() for each in (window.first, window.last))
     num_steps = max(sum(now[:-1]) - sum(before[:-1]), 0.0)
     return num_steps / window.seconds if window.seconds > 0.0 else 0.0
 
@@ -123,8 +132,8 @@ def _class_line(each: ServiceClass, window: Window) -> ClassLine:
         waiting=int(window.last.value(class_catalog.CLASS_WAITING, **name) or 0),
         ttft_target_s=each.ttft_s,
         itl_target_s=each.itl_s,
-        ttft_p50_s=window.quantile(catalog.FIRST_TOKEN_SECONDS, 0.5, **name),
-        ttft_p99_s=window.quantile(catalog.FIRST_TOKEN_SECONDS, 0.99, **name),
+        ttft_p50_s=window.quantile(request_catalog.FIRST_TOKEN_SECONDS, 0.5, **name),
+        ttft_p99_s=window.quantile(request_catalog.FIRST_TOKEN_SECONDS, 0.99, **name),
         itl_p50_s=window.quantile(answer_catalog.TOKEN_GAP_SECONDS, 0.5, **name),
         itl_p99_s=window.quantile(answer_catalog.TOKEN_GAP_SECONDS, 0.99, **name),
         on_target=on / (on + off) if on + off > 0.0 else None,
@@ -147,13 +156,13 @@ def _levels(window: Window) -> list[LevelLine]:
 
 def _engine_line(window: Window) -> LevelLine:
     reading = window.last
-    num_blocks = sum(reading.value(each) or 0.0 for each in (catalog.KV_BLOCKS_USED, catalog.KV_BLOCKS_CACHED))
-    total = reading.value(catalog.KV_BLOCKS) or 0.0
+    num_blocks = sum(reading.value(each) or 0.0 for each in (kv_catalog.KV_BLOCKS_USED, kv_catalog.KV_BLOCKS_CACHED))
+    total = reading.value(kv_catalog.KV_BLOCKS) or 0.0
     return LevelLine(
         name=Level.ENGINE.value,
         used=num_blocks / total if total else None,
         num_blocks=int(num_blocks),
-        num_bytes=int(reading.value(catalog.KV_RESIDENT_BYTES) or 0),
+        num_bytes=int(reading.value(kv_catalog.KV_RESIDENT_BYTES) or 0),
         max_bytes=None,
         hit_rate=_hit_rate(Level.ENGINE, window),
         is_up=True,
@@ -162,7 +171,7 @@ def _engine_line(window: Window) -> LevelLine:
 
 
 def _level_line(level: Level, window: Window) -> LevelLine:
-    def value(metric: catalog.Metric) -> float:
+    def value(metric: Metric) -> float:
         return window.last.value(metric, level=level.value) or 0.0
 
     num_bytes, max_bytes = value(level_catalog.LEVEL_BYTES), value(level_catalog.LEVEL_MAX_BYTES)
@@ -179,12 +188,12 @@ def _level_line(level: Level, window: Window) -> LevelLine:
 
 
 def _hit_rate(level: Level, window: Window) -> float | None:
-    return window.share(catalog.FOUND_TOKENS, catalog.PROMPT_TOKENS, level=level.value)
+    return window.share(kv_catalog.FOUND_TOKENS, kv_catalog.PROMPT_TOKENS, level=level.value)
 
 
 def _blocks(reading: Reading) -> BlocksLine:
     def in_state(state: str) -> int:
-        return int(reading.value(catalog.KV_BLOCKS_BY_STATE, state=state) or 0)
+        return int(reading.value(kv_catalog.KV_BLOCKS_BY_STATE, state=state) or 0)
 
     return BlocksLine(
         released=in_state("released"),
@@ -193,7 +202,7 @@ def _blocks(reading: Reading) -> BlocksLine:
         filling=in_state("filling"),
         sealed=in_state("sealed"),
         idle=in_state("idle"),
-        fragmentation=reading.value(catalog.KV_CHUNK_FRAGMENTATION) or 0.0,
+        fragmentation=reading.value(kv_catalog.KV_CHUNK_FRAGMENTATION) or 0.0,
     )
 
 
@@ -233,8 +242,8 @@ def _shown(step: StepLine, now_s: float) -> ShownStep:
 
 
 def _processes(window: Window) -> list[ProcessLine]:
-    resident: Mapping[tuple[str, ...], Sequence[float]] = window.last.values(catalog.PROCESS_RESIDENT_BYTES)
+    resident: Mapping[tuple[str, ...], Sequence[float]] = window.last.values(process_catalog.PROCESS_RESIDENT_BYTES)
     return [
-        ProcessLine(name, int(values[0]), window.rate(catalog.PROCESS_CPU_SECONDS, process=name))
+        ProcessLine(name, int(values[0]), window.rate(process_catalog.PROCESS_CPU_SECONDS, process=name))
         for (name,), values in sorted(resident.items())
     ]
