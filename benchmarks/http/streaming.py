@@ -92,6 +92,8 @@ class BeatService:
         self._num_tokens = num_tokens
 
     async def start(self, generation: Generation) -> GenerationStream:
+        if generation.milestones is not None:
+            generation.milestones.text_s = time.monotonic()
         return BeatStream(self._beat, self._num_tokens)
 
     async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:

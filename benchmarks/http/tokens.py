@@ -47,6 +47,7 @@ class Metronome:
     """An EngineClient whose step gives each request a token."""
 
     is_ready = True
+    received_s = 0.0
 
     def __init__(self, num_tokens: int) -> None:
         self._table = StreamTable(asyncio.get_running_loop())

@@ -84,6 +84,7 @@ class Replay:
     """An engine that gives every request the same events."""
 
     is_ready = True
+    received_s = 0.0
 
     def __init__(self, batches: Sequence[tuple[TokenEvent, ...]]) -> None:
         self._batches = batches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.config import ChatFormatName, EngineConfig
-from tailrace.engine.client import EngineClient
+from tailrace.engine.client import EngineClient, ObservePieces
 from tailrace.engine.engine import Engine, Publish, Reply
 from tailrace.engine.governor import Governor
 from tailrace.engine.guidance import Guidance
@@ -225,10 +225,20 @@ def build_service(
     bounds: TextBounds | None = None,
     texts: TextParts | None = None,
     chat_format: ChatFormatName = "auto",
+    observe_text: ObservePieces | None = None,
 ) -> TextService:
     """The text side of a model over an engine; `watcher` is told of each prompt. Classes have the targets that hold.
 
     `texts` are those of the checkpoint, where somebody has read them already; else `chat_format` is theirs.
     """
     texts = texts or read_texts(checkpoint, chat_format)
-    return TextService(engine, texts.tokenizer, texts.chat, card, bounds, classes=classes, watcher=watcher)
+    return TextService(
+        engine,
+        texts.tokenizer,
+        texts.chat,
+        card,
+        bounds,
+        classes=classes,
+        watcher=watcher,
+        observe_text=observe_text,
+    )

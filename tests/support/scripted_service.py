@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from tailrace.service.api import (
     ChoiceDelta,
     Generation,
     Journal,
+    Milestones,
     ModelCard,
     Output,
     Prompt,
@@ -21,6 +23,7 @@ from tailrace.service.api import (
     Usage,
 )
 from tailrace.types import (
+    Beginning,
     BlockTarget,
     Explanation,
     FinishReason,
@@ -80,6 +83,7 @@ class ScriptedStream:
     place: int = 0
     num_closed: int = 0
     closings: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    milestones: Milestones | None = None
 
     @property
     def usage(self) -> Usage:
@@ -109,8 +113,19 @@ class ScriptedStream:
                 self.num_tokens += len(step.token_ids)
                 self.num_reasoning_tokens += len(step.token_ids) if step.reasoning else 0
                 self.num_read += 1
+                self._pass_milestone(step)
                 deltas.append(step)
         return deltas
+
+    def _pass_milestone(self, delta: ChoiceDelta) -> None:
+        milestones = self.milestones
+        if milestones is None or delta.index:
+            return
+        if milestones.text_s is None:
+            now_s = milestones.received_s = milestones.text_s = time.monotonic()
+            milestones.beginning = Beginning(now_s, now_s, now_s)
+        if delta.finish_reason is not None:
+            milestones.finish_reason = delta.finish_reason
 
     async def __aiter__(self) -> AsyncIterator[ChoiceDelta]:
         while deltas := await self.take():
@@ -157,14 +172,23 @@ class ScriptedService:
         if self.start_step is not None:
             await self._wait(self.start_step)
         script = self.script_of(generation) if self.script_of else self.script
-        stream = ScriptedStream(script, most_at_once=self.most_at_once, closings=self.closings)
+        milestones = generation.milestones
+        if milestones is not None:
+            milestones.tokenised_s = milestones.submitted_s = time.monotonic()
+        stream = ScriptedStream(script, most_at_once=self.most_at_once, closings=self.closings, milestones=milestones)
         self.streams.append(stream)
         return stream
 
     async def start_journaled(self, generation: Generation, journal: Journal) -> ScriptedStream:
         return await self.start(generation)
 
-    async def resume(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal) -> ScriptedStream:
+    async def resume(
+        self,
+        settled: SettledGeneration,
+        outputs: Sequence[Output],
+        journal: Journal,
+        milestones: Milestones | None = None,
+    ) -> ScriptedStream:
         raise UnavailableError("nothing is kept of a script")
 
     async def _wait(self, gate: asyncio.Event) -> None:

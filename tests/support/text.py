@@ -114,6 +114,7 @@ class ScriptedEngine:
 
     script: Script
     is_ready: bool = True
+    received_s: float = 0.0
     refuse_after: int | None = None
     refusal: Exception | None = None
     submitted: list[Request] = field(default_factory=list)

@@ -14,6 +14,7 @@ Words of 8 bytes in the order of the machine; who writes:
     9  num_running         engine       of the request numbers at `running`
    10  was_ready           supervisor   1 once the engine and all API processes have been there
    11  is_warming          API process  the first one's: 1 while what is expected is computed ahead
+   12  published_s         engine       monotonic; when it last published tokens
    16  worker generations  supervisor   one for each API process
        ready workers       API process  the generation of each that answers
        worker beats        API process  monotonic; when the event loop of each came round last
@@ -33,7 +34,7 @@ MAX_WORKERS = 64
 
 _GENERATION, _STATE, _RETRY_AT, _NUM_SUSPECTS = range(4)
 _READY, _BEAT, _ALLOWED, _NUM_REQUESTS, _SCALE, _NUM_RUNNING = range(4, 10)
-_WAS_READY, _IS_WARMING = range(10, 12)
+_WAS_READY, _IS_WARMING, _PUBLISHED = range(10, 13)
 _WORKERS = 16
 _READY_WORKERS = _WORKERS + MAX_WORKERS
 _WORKER_BEATS = _READY_WORKERS + MAX_WORKERS
@@ -191,6 +192,15 @@ class Board:
     @num_requests.setter
     def num_requests(self, count: int) -> None:
         self._words[_NUM_REQUESTS] = count
+
+    @property
+    def published_s(self) -> float:
+        """When tokens were last published."""
+        return self._times[_PUBLISHED]
+
+    @published_s.setter
+    def published_s(self, now_s: float) -> None:
+        self._times[_PUBLISHED] = now_s
 
     @property
     def target_scale(self) -> float:

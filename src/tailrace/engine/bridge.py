@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from tailrace.engine.board import Board
@@ -67,6 +68,7 @@ class EngineBridge:
     def publish(self, events: Sequence[TokenEvent]) -> None:
         """Pass events on, each to its process; those of nobody are dropped."""
         with self._lock:
+            self._board.published_s = time.monotonic()
             if self._probation.saw(events):
                 self._bell.ring()
             index = 0

@@ -5,7 +5,10 @@ from typing import Protocol
 
 from tailrace.types import Explanation, FinishReason, Invalidated, Request, Target, TokenEvent
 
-__all__ = ["EngineClient", "TokenFeed", "TokenStream"]
+__all__ = ["EngineClient", "ObservePieces", "TokenFeed", "TokenStream"]
+
+ObservePieces = Callable[[float, int], None]
+"""Is told how many seconds some pieces of answers took together, and how many tokens are in them."""
 
 
 class TokenFeed(Protocol):
@@ -35,6 +38,11 @@ class TokenStream(TokenFeed, Protocol):
 class EngineClient(Protocol):
     @property
     def is_ready(self) -> bool: ...
+
+    @property
+    def received_s(self) -> float:
+        """When the latest tokens came, of whichever requests; monotonic."""
+        ...
 
     def submit(self, request: Request) -> TokenStream:
         """Queue a request. Raises ContextTooLong, Overloaded, UnavailableError. Call from the event loop's thread."""

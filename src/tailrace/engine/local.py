@@ -43,6 +43,11 @@ class LocalEngine:
         return not self._has_ended
 
     @property
+    def received_s(self) -> float:
+        """When the latest events came; monotonic."""
+        return self._streams.delivered_s
+
+    @property
     def classes(self) -> ServiceClasses:
         """The service classes, with the targets that they have now."""
         return self._engine.classes

@@ -15,7 +15,7 @@ from typing import TypeVar
 from tailrace.classes import ServiceClasses
 from tailrace.engine.board import Board, EngineState
 from tailrace.engine.channel import Channel
-from tailrace.engine.client import TokenStream
+from tailrace.engine.client import ObservePieces, TokenStream
 from tailrace.engine.numbers import Numbers
 from tailrace.engine.outbox import Outbox
 from tailrace.engine.published import Arrival, Published
@@ -117,7 +117,8 @@ class RemoteEngine:
     """An EngineClient. Make it on the event loop that will read the streams, in the process that will.
 
     `classes` have the targets that were configured. `on_failure` is called on that event loop when what engines publish
-    can be read no more, which no other engine would change.
+    can be read no more, which no other engine would change. `observe_ring` is told how long what came together was on
+    its way, or the last of it. `received_s` is when the latest tokens came.
     """
 
     def __init__(
@@ -129,9 +130,12 @@ class RemoteEngine:
         classes: ServiceClasses,
         max_model_tokens: int,
         on_failure: Callable[[], None],
+        observe_ring: ObservePieces | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._board = board
+        self._observe_ring = observe_ring
+        self.received_s = 0.0
         self._bell = channel.worker_bell
         self._max_model_tokens = max_model_tokens
         self._on_failure = on_failure
@@ -319,6 +323,8 @@ class RemoteEngine:
         """Deliver some of what engines have published; False: there was nothing."""
         try:
             arrivals = self._published.take(_SOME)
+            if arrivals:
+                self._note_arrivals(len(arrivals))
             for arrival in arrivals:
                 self._deliver(arrival)
         except (MessageDamaged, RingDamaged):
@@ -327,6 +333,11 @@ class RemoteEngine:
             self._loop.call_soon(self._on_failure)
             return False
         return bool(arrivals)
+
+    def _note_arrivals(self, num_arrivals: int) -> None:
+        self.received_s = self._clock()
+        if self._observe_ring is not None:
+            self._observe_ring(max(self.received_s - self._board.published_s, 0.0), num_arrivals)
 
     def _deliver(self, arrival: Arrival) -> None:
         live = self._live.get(arrival.number)

@@ -4,6 +4,7 @@ A stream whose reader lags has its request paused: the engine computes no more o
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
@@ -128,6 +129,7 @@ class StreamTable:
     def __init__(self, loop: asyncio.AbstractEventLoop, flow: FlowControl | None = None) -> None:
         self._loop = loop
         self._flow = flow
+        self.delivered_s = 0.0  # when the latest events came; monotonic
         self._streams: dict[str, EventStream] = {}
 
     def open(self, request_id: str) -> EventStream:
@@ -146,6 +148,7 @@ class StreamTable:
             self._loop.call_soon_threadsafe(self._deliver, events)
 
     def _deliver(self, events: Sequence[TokenEvent]) -> None:
+        self.delivered_s = time.monotonic()
         for event in events:
             stream = self._streams.get(event.request_id)
             if stream is None:

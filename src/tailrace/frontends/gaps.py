@@ -1,23 +1,47 @@
 """Measures what the reader of an answer feels: the wait for its first text, and the gaps between pieces of text."""
 
 import time
+from collections.abc import Sequence
 
 from tailrace.service.api import ChoiceDelta
 from tailrace.telemetry.answers import AnswerCounts
+from tailrace.telemetry.lives import RequestLife
 
 __all__ = ["GapClock"]
 
+_OBSERVE_ONE_IN = 16  # pieces: to look at the clock for each would cost more than it tells
+_AT_ONCE_S = 1e-3  # a write that takes longer waits for the client
+
 
 class GapClock:
-    """One per answer; `tick` at each delta. Those without tokens, as an echo or a bare end, count for nothing."""
+    """One per answer; `tick` at each delta. Those without tokens, as an echo or a bare end, count for nothing.
 
-    __slots__ = ("_arrived_s", "_counts", "_last_s", "_observe_gap")
+    `wrote` when what was ticked is with the socket, `ended` when all is. The way of the first token of an answer that
+    leaves as a whole ends with its text.
+    """
 
-    def __init__(self, counts: AnswerCounts, class_name: str, arrived_s: float, num_choices: int) -> None:
+    __slots__ = (
+        "_arrived_s",
+        "_counts",
+        "_has_begun",
+        "_is_streamed",
+        "_last_s",
+        "_num_unobserved",
+        "_observe_gap",
+        "_ticked_s",
+        "life",
+    )
+
+    def __init__(self, counts: AnswerCounts, life: RequestLife, num_choices: int, *, is_streamed: bool = True) -> None:
+        self.life = life
+        self._is_streamed = is_streamed
         self._counts = counts
-        self._observe_gap = counts.gaps_of(class_name).observe
-        self._arrived_s: float | None = arrived_s
+        self._observe_gap = counts.gaps_of(life.class_name).observe
+        self._arrived_s: float | None = life.accepted_s
         self._last_s: list[float | None] = [None] * num_choices
+        self._ticked_s = 0.0
+        self._has_begun = False
+        self._num_unobserved = _OBSERVE_ONE_IN  # the first piece is looked at
 
     def tick(self, delta: ChoiceDelta) -> None:
         num_tokens = len(delta.token_ids)
@@ -25,7 +49,7 @@ class GapClock:
             return
         if num_tokens > 1:
             self._counts.coalesce(num_tokens - 1)
-        now = time.perf_counter()
+        now = self._ticked_s = time.monotonic()
         last = self._last_s[delta.index]
         self._last_s[delta.index] = now
         if last is not None:
@@ -33,3 +57,29 @@ class GapClock:
         elif self._arrived_s is not None:
             self._counts.observe_first_text(now - self._arrived_s)
             self._arrived_s = None
+
+    def wrote(self, deltas: Sequence[ChoiceDelta]) -> None:
+        """These are with the socket."""
+        self._num_unobserved += 1
+        if self._num_unobserved >= _OBSERVE_ONE_IN:
+            self._look(deltas)
+
+    def ended(self) -> None:
+        """All of a stream is with the socket, its first piece perhaps only now; or a whole answer is about to leave."""
+        if not self._has_begun and self.life.text_s is not None:
+            self._begin(self.life.text_s, time.monotonic())
+
+    def _look(self, deltas: Sequence[ChoiceDelta]) -> None:
+        now_s = time.monotonic()
+        if self._has_begun:
+            self._num_unobserved = 0
+            took_s = now_s - self._ticked_s
+            observe = self._counts.observe_write if took_s < _AT_ONCE_S else self._counts.observe_client
+            observe(took_s, sum([len(delta.token_ids) for delta in deltas]))
+        elif self.life.text_s is not None:
+            self._begin(self.life.text_s, now_s)
+
+    def _begin(self, text_s: float, written_s: float) -> None:
+        self._has_begun = True
+        self.life.written_s = written_s if self._is_streamed else text_s
+        self._counts.first_token(self.life)

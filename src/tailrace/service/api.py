@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tailrace.classes import ServiceClasses
 from tailrace.service.answer_form import ALL_TEXT, AnswerForm
+from tailrace.service.milestones import Milestones
 from tailrace.service.output_format import OutputFormat, OutputKind
 from tailrace.service.tools import ANY_CALLS, CallDelta, Tool, ToolChoice, ToolMode
 from tailrace.types import (
@@ -37,6 +38,7 @@ __all__ = [
     "Journal",
     "JournaledService",
     "ListedPrompt",
+    "Milestones",
     "ModelCard",
     "Output",
     "OutputFormat",
@@ -141,7 +143,8 @@ class Generation:
 
     `seed` is the client's, or None; from it the service makes the `sampling.seed` of each choice. With
     `ends_with_context`, what `max_tokens` asks for beyond the context is not refused: the answer ends there. Unless
-    `is_text_wanted`, deltas have token ids alone, each as soon as it is there.
+    `is_text_wanted`, deltas have token ids alone, each as soon as it is there. Whoever gives `milestones` can read them
+    however it ends.
     """
 
     request_id: str
@@ -159,6 +162,7 @@ class Generation:
     ends_with_context: bool = False
     output_format: OutputFormat | None = None
     trace: str = ""  # the W3C traceparent of the span that answers it; empty: nobody traces it
+    milestones: Milestones | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +345,11 @@ class SettledGeneration:
     epoch: int = 0
     trace: str = ""
 
+    @property
+    def attempt_id(self) -> str:
+        """What the ids of its requests to the engine begin with, this time."""
+        return f"{self.request_id}~{self.epoch}" if self.epoch else self.request_id
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -385,6 +394,12 @@ class JournaledService(Service, Protocol):
         """As `start`; the journal learns of all that the stream is given."""
         ...
 
-    async def resume(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal) -> GenerationStream:
+    async def resume(
+        self,
+        settled: SettledGeneration,
+        outputs: Sequence[Output],
+        journal: Journal,
+        milestones: Milestones | None = None,
+    ) -> GenerationStream:
         """The whole answer, of which the outputs need no computing. Raises RequestError or UnavailableError."""
         ...

@@ -10,6 +10,7 @@ from tailrace.service.api import (
     GenerationStream,
     Journal,
     JournaledService,
+    Milestones,
     ModelCard,
     Output,
     Prompt,
@@ -65,9 +66,15 @@ class LateService:
         self._check_open()
         return await self._loaded.start_journaled(generation, journal)
 
-    async def resume(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal) -> GenerationStream:
+    async def resume(
+        self,
+        settled: SettledGeneration,
+        outputs: Sequence[Output],
+        journal: Journal,
+        milestones: Milestones | None = None,
+    ) -> GenerationStream:
         self._check_open()
-        return await self._loaded.resume(settled, outputs, journal)
+        return await self._loaded.resume(settled, outputs, journal, milestones)
 
     async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:
         return await self._loaded.explain(prompt, cache_salt)

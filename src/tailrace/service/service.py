@@ -1,6 +1,7 @@
 """The text side: a client's request to token ids, engine requests for its choices, and their tokens back to text."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -8,13 +9,14 @@ from functools import partial
 from typing import Protocol
 
 from tailrace.classes import STANDARD, ServiceClasses
-from tailrace.engine.client import EngineClient, TokenFeed
+from tailrace.engine.client import EngineClient, ObservePieces, TokenFeed
 from tailrace.errors import InvalidRequest
 from tailrace.service.api import (
     AnswerForm,
     ChatPrompt,
     Generation,
     Journal,
+    Milestones,
     ModelCard,
     Output,
     Prompt,
@@ -80,13 +82,16 @@ class TextService:
         *,
         classes: Callable[[], ServiceClasses] = lambda: STANDARD,
         watcher: PromptWatcher | None = None,
+        observe_text: ObservePieces | None = None,
     ) -> None:
+        """`observe_text` is told of some pieces of answers how long it took until they were text."""
         self._engine = engine
         self._tokenizer = tokenizer
         self._model = model
         self._bounds = bounds or TextBounds()
         self._classes = classes
         self._watcher = watcher
+        self._observe_text = observe_text
         self._prompts = PromptEncoder(tokenizer, chat, model, max_messages=self._bounds.max_messages)
         self._rules = RuleBook(tokenizer.vocabulary, chat)
         self._chat = chat
@@ -118,12 +123,18 @@ class TextService:
         settled = await self._settle(generation)
         if self._watcher is not None:
             self._watcher.arrives(settled.cache_salt, settled.prompt_ids)
-        return self._open(settled, [Output()] * settled.n, journal)
+        return self._open(settled, [Output()] * settled.n, journal, generation.milestones)
 
-    async def resume(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal) -> TextStream:
+    async def resume(
+        self,
+        settled: SettledGeneration,
+        outputs: Sequence[Output],
+        journal: Journal,
+        milestones: Milestones | None = None,
+    ) -> TextStream:
         """The whole answer, of which the outputs need no computing."""
         self._check_class(settled.standing)
-        return self._open(settled, outputs, journal)
+        return self._open(settled, outputs, journal, milestones)
 
     async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:
         encoded = await self._encode(prompt, self._context)
@@ -183,6 +194,8 @@ class TextService:
         """The generation with its prompt as token ids, and with all that depends on it, the context or chance."""
         context = self._context
         encoded = await self._encode(generation.prompt, context)
+        if generation.milestones is not None:
+            generation.milestones.tokenised_s = time.monotonic()
         prompt_ids = packed(encoded.token_ids)
         prompt_param = generation.prompt.param if isinstance(generation.prompt, ChatPrompt) else "prompt"
         sampling = fit_max_tokens(
@@ -225,11 +238,27 @@ class TextService:
         make = partial(self._guides.make, wanted, sampling.max_tokens)
         return await asyncio.get_running_loop().run_in_executor(self._guide_threads, make)
 
-    def _open(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal | None) -> TextStream:
+    def _open(
+        self,
+        settled: SettledGeneration,
+        outputs: Sequence[Output],
+        journal: Journal | None,
+        milestones: Milestones | None,
+    ) -> TextStream:
+        submitted_s = time.monotonic()
         submitted = self._submit(settled, outputs, journal)
+        if milestones is not None:
+            milestones.submitted_s = submitted_s
         if journal is not None:
             journal.begin(settled, outputs)
-        return TextStream(self._engine, submitted, prompt_tokens=len(settled.prompt_ids), echoed=settled.echoed)
+        return TextStream(
+            self._engine,
+            submitted,
+            prompt_tokens=len(settled.prompt_ids),
+            echoed=settled.echoed,
+            milestones=milestones,
+            observe_text=self._observe_text,
+        )
 
     def _submit(
         self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal | None
@@ -261,9 +290,8 @@ class TextService:
 def _request(settled: SettledGeneration, index: int, output: Output) -> Request:
     """What the engine is asked for choice `index`, of which it has said `output` before."""
     standing = settled.standing
-    attempt = f"~{settled.epoch}" if settled.epoch else ""
     return Request(
-        request_id=f"{settled.request_id}{attempt}-{index}",
+        request_id=f"{settled.attempt_id}-{index}",
         prompt_ids=settled.prompt_ids,
         sampling=replace(settled.sampling, seed=choice_seed(settled.seed, index)),
         cache_salt=settled.cache_salt,

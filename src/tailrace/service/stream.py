@@ -1,17 +1,20 @@
 """The answer to one request while it is made: the choices' events as they arrive, turned into deltas."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tailrace.engine.client import EngineClient, TokenFeed
-from tailrace.service.api import ChoiceDelta, Usage
+from tailrace.engine.client import EngineClient, ObservePieces, TokenFeed
+from tailrace.service.api import ChoiceDelta, Milestones, Usage
 from tailrace.service.choice import Choice
 from tailrace.service.token_choice import TokenChoice
 from tailrace.types import FinishReason, TokenEvent
 
 __all__ = ["SubmittedChoice", "TextStream"]
+
+_OBSERVE_ONE_IN = 16  # pieces: to look at the clock for each would cost more than it tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,14 @@ class TextStream:
     """
 
     def __init__(
-        self, engine: EngineClient, submitted: Sequence[SubmittedChoice], *, prompt_tokens: int, echoed: str = ""
+        self,
+        engine: EngineClient,
+        submitted: Sequence[SubmittedChoice],
+        *,
+        prompt_tokens: int,
+        echoed: str = "",
+        milestones: Milestones | None = None,
+        observe_text: ObservePieces | None = None,
     ) -> None:
         self._engine = engine
         self._submitted = submitted
@@ -41,6 +51,10 @@ class TextStream:
         self._failure: Exception | None = None
         self._arrived: list[SubmittedChoice] = []
         self._waiter: asyncio.Future[None] | None = None
+        self._milestones = milestones
+        self._unbegun = None if milestones is None else submitted[0]  # until there is text of it
+        self._observe_text = observe_text
+        self._num_unobserved = 0
         for each in submitted:
             each.tokens.watch(partial(self._wake, each))
 
@@ -60,6 +74,9 @@ class TextStream:
         try:
             while self._num_open:
                 if deltas := self._collect():
+                    self._num_unobserved += 1
+                    if self._num_unobserved == _OBSERVE_ONE_IN:
+                        self._observe(deltas)
                     return deltas
                 self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
@@ -117,8 +134,32 @@ class TextStream:
         if (refusal := events[-1].refusal) is not None:
             raise refusal.error
         made = submitted.choice.feed(events)
+        if submitted is self._unbegun:
+            self._note_beginning(events[0], made)
         deltas += made
         if made and made[-1].finish_reason is not None:
             self._num_open -= 1
+            self._note_end(submitted, made[-1].finish_reason)
             if events[-1].finish_reason is None:  # by a stop string, of which the engine knows nothing
                 self._engine.abort(submitted.request_id, FinishReason.STOP)
+
+    def _note_beginning(self, event: TokenEvent, made: Sequence[ChoiceDelta]) -> None:
+        """Of the first choice a token is here, and perhaps text. Another engine may begin with it anew before that."""
+        milestones = self._milestones
+        assert milestones is not None, "nobody follows it"
+        if milestones.beginning is None:
+            milestones.beginning, milestones.received_s = event.beginning, self._engine.received_s
+        if made and milestones.beginning is not None:
+            milestones.text_s = time.monotonic()
+            self._unbegun = None
+
+    def _note_end(self, submitted: SubmittedChoice, reason: FinishReason) -> None:
+        if self._milestones is not None and submitted is self._submitted[0]:
+            self._milestones.finish_reason = reason
+
+    def _observe(self, deltas: Sequence[ChoiceDelta]) -> None:
+        """Tell how long it took from when the latest tokens were here until they were text."""
+        self._num_unobserved = 0
+        if self._observe_text is not None:
+            num_tokens = sum([len(delta.token_ids) for delta in deltas])
+            self._observe_text(time.monotonic() - self._engine.received_s, num_tokens)

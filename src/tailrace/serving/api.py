@@ -41,6 +41,7 @@ from tailrace.serving.supervisor import WAKE_SIGNAL
 from tailrace.serving.warming import KeptPrompts, ListedPrompts, start_warming
 from tailrace.telemetry.feed.builder import FrameBuilder, ServerFacts
 from tailrace.telemetry.feed.process import ProcessView, decode_view
+from tailrace.telemetry.life_metrics import LifeMetrics
 from tailrace.telemetry.pages import MetricsPage, Snapshot, collect
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
@@ -100,7 +101,7 @@ class ApiProcess:
         app = create_app(late, metrics, http_config, server, streams, console=console)
         stop, drain = asyncio.Event(), asyncio.Event()
         beating = asyncio.create_task(_beat(self._shared.board, index))
-        opening = asyncio.create_task(self._open(index, generation, late, listed, stop))
+        opening = asyncio.create_task(self._open(index, generation, late, listed, stop, paths=metrics.paths))
         others = [asyncio.create_task(serving) for serving in self._other_front_ends(late, gate, metrics, drain)]
         for task in (beating, opening, *others):
             task.add_done_callback(partial(_stop_if_failed, stop))
@@ -154,7 +155,14 @@ class ApiProcess:
             yield serve_shm(lobby, service, metrics.shm, bounds, stop=drain, grace_s=config.drain_s)
 
     async def _open(
-        self, index: int, generation: int, late: LateService, listed: ListedPrompts, stop: asyncio.Event
+        self,
+        index: int,
+        generation: int,
+        late: LateService,
+        listed: ListedPrompts,
+        stop: asyncio.Event,
+        *,
+        paths: LifeMetrics,
     ) -> tuple[RemoteEngine, asyncio.Task[None] | None]:
         """Have the text side ready: the first time with its engine, later it may be that there is none just now."""
         shared, plan, classes = self._shared, self._plan, self._config.engine.classes
@@ -165,6 +173,7 @@ class ApiProcess:
             classes=classes,
             max_model_tokens=plan.max_request_tokens,
             on_failure=stop.set,
+            observe_ring=paths.observer("ring"),
         )
         tally = plan.tally(self._config.warm)
         keep = KeptPrompts(self._config.warm, late.model).keep if index == 0 else None
@@ -178,6 +187,7 @@ class ApiProcess:
             lambda: engine.classes,
             bounds=TextBounds(max_answer_tokens=self._config.max_answer_tokens),
             chat_format=self._config.source.chat_format,
+            observe_text=paths.observer("text"),
         )
         settle_collector()
         while generation == 1 and not engine.is_ready:

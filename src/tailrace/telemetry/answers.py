@@ -3,6 +3,8 @@
 from tailrace.classes import ServiceClasses
 from tailrace.errors import RefusalReason
 from tailrace.telemetry import answer_catalog, class_catalog
+from tailrace.telemetry.life_metrics import LifeMetrics
+from tailrace.telemetry.lives import LifeLog
 from tailrace.telemetry.series import Histogram, LabelledHistogram, LabelledNumber, Series
 
 __all__ = ["AnswerCounts", "AnswerMetrics"]
@@ -13,7 +15,7 @@ _FRONT_ENDS = ("http", "grpc", "shm")
 class AnswerMetrics:
     """Written by the thread of the event loop, which all front ends of a process share."""
 
-    def __init__(self, classes: ServiceClasses) -> None:
+    def __init__(self, classes: ServiceClasses, lives: LifeLog, paths: LifeMetrics) -> None:
         names = [each.name for each in classes]
         front_ends = [(name,) for name in _FRONT_ENDS]
         refusals = [(name, reason.value) for name in names for reason in RefusalReason]
@@ -22,14 +24,18 @@ class AnswerMetrics:
         self._coalesced = LabelledNumber(answer_catalog.COALESCED_TOKENS, front_ends)
         self._refused = LabelledNumber(class_catalog.REFUSED, refusals)
         self.series: tuple[Series, ...] = tuple(vars(self).values())
+        self._lives, self._paths = lives, paths
 
     def through(self, front_end: str) -> "AnswerCounts":
         """For one of the front ends: http, grpc or shm."""
-        return AnswerCounts(front_end, self._gaps, self._first_text.of(front_end), self._coalesced, self._refused)
+        first_text = self._first_text.of(front_end)
+        return AnswerCounts(
+            front_end, self._gaps, first_text, self._coalesced, self._refused, lives=self._lives, paths=self._paths
+        )
 
 
 class AnswerCounts:
-    """What one front end counts."""
+    """What one front end counts; `lives` are the requests of all of them."""
 
     def __init__(
         self,
@@ -38,12 +44,18 @@ class AnswerCounts:
         first_text: Histogram,
         coalesced: LabelledNumber,
         refused: LabelledNumber,
+        *,
+        lives: LifeLog,
+        paths: LifeMetrics,
     ) -> None:
         self._front_end = front_end
         self._gaps = gaps
         self._coalesced = coalesced
         self._refused = refused
         self.observe_first_text = first_text.observe
+        self.lives = lives
+        self.first_token = paths.first_token
+        self.observe_write, self.observe_client = paths.observer("write"), paths.observer("client")
 
     def gaps_of(self, class_name: str) -> Histogram:
         """Where the gaps of a class's answers are counted."""

@@ -14,6 +14,7 @@ from tailrace.telemetry.grpc_catalog import GRPC_CATALOG
 from tailrace.telemetry.http_catalog import HTTP_CATALOG
 from tailrace.telemetry.kv_catalog import KV_CATALOG
 from tailrace.telemetry.level_catalog import LEVEL_CATALOG
+from tailrace.telemetry.life_catalog import LIFE_CATALOG
 from tailrace.telemetry.metric import Kind, Metric
 from tailrace.telemetry.process_catalog import PROCESS_CATALOG
 from tailrace.telemetry.request_catalog import REQUEST_CATALOG
@@ -34,6 +35,7 @@ GROUPS = (
     Group("Requests", REQUEST_CATALOG),
     Group("Service classes, targets and control", CLASS_CATALOG),
     Group("Answers, at any front end", ANSWER_CATALOG),
+    Group("Where the time of answers goes", LIFE_CATALOG),
     Group("Prefix cache and KV memory", KV_CATALOG),
     Group("Levels below the engine", LEVEL_CATALOG),
     Group("Steps", STEP_CATALOG),

@@ -23,7 +23,7 @@ class RequestLife(msgspec.Struct, kw_only=True, eq=False):
     beginning: Beginning | None = None  # what the engine did for its first token
     received_s: float | None = None  # that token was out of the ring
     text_s: float | None = None  # and text
-    written_s: float | None = None  # and with the socket
+    written_s: float | None = None  # and with the socket; of an answer that leaves as a whole: as text_s
     ended_s: float | None = None
     finish_reason: str | None = None
     error: str | None = None

@@ -21,6 +21,7 @@ from tailrace.telemetry.gc_pauses import GcPauses
 from tailrace.telemetry.grpc import GrpcMetrics
 from tailrace.telemetry.http import HttpMetrics
 from tailrace.telemetry.levels import LevelMetrics
+from tailrace.telemetry.life_metrics import LifeMetrics
 from tailrace.telemetry.lives import LifeLog
 from tailrace.telemetry.pool import PoolMetrics
 from tailrace.telemetry.process import ProcessMetrics
@@ -54,7 +55,9 @@ class Metrics:
     ) -> None:
         self._names = model_name, version, classes
         self.engine = EngineMetrics(classes)
-        self.answers = AnswerMetrics(classes)
+        self.lives = LifeLog()
+        self.paths = LifeMetrics()
+        self.answers = AnswerMetrics(classes, self.lives, self.paths)
         self.http = HttpMetrics(self.answers.through("http"))
         self.grpc = GrpcMetrics(self.answers.through("grpc"))
         self.shm = ShmMetrics(self.answers.through("shm"))
@@ -64,7 +67,6 @@ class Metrics:
         self.engine_time = EngineTime()
         self.levels = LevelMetrics()
         self.gc_pauses = GcPauses()
-        self.lives = LifeLog()
         self.feed = ProcessFeed(self.lives)
         self.events = EventLog()
         self.rules = RuleReports()
@@ -81,7 +83,8 @@ class Metrics:
             self.levels,
             self.process,
         )
-        fronts = (*self.answers.series, *self.http.series, *self.grpc.series, *self.shm.series)
+        answers = (*self.answers.series, *self.paths.series)
+        fronts = (*answers, *self.http.series, *self.grpc.series, *self.shm.series)
         self._series = (*engine, *self.experts.series, *self.residency.series, *fronts, *own)
 
     def record(self, record: Record) -> None:

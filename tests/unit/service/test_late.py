@@ -8,6 +8,7 @@ from tailrace.service.api import (
     Generation,
     GenerationStream,
     Journal,
+    Milestones,
     ModelCard,
     Output,
     Prompt,
@@ -32,7 +33,13 @@ class Loaded:
     async def start_journaled(self, generation: Generation, journal: Journal) -> GenerationStream:
         raise LookupError(generation.request_id)
 
-    async def resume(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal) -> GenerationStream:
+    async def resume(
+        self,
+        settled: SettledGeneration,
+        outputs: Sequence[Output],
+        journal: Journal,
+        milestones: Milestones | None = None,
+    ) -> GenerationStream:
         raise LookupError(settled.request_id)
 
     async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:

@@ -225,6 +225,7 @@ class _Silent:
     """An engine that says nothing until it is told to abort."""
 
     is_ready = True
+    received_s = 0.0
     max_model_tokens = 100
 
     def __init__(self) -> None:

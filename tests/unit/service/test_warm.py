@@ -36,6 +36,7 @@ class GatedEngine:
     """Requests wait for `end`, unless `is_open`; one that ended whole has its whole blocks cached."""
 
     is_ready: bool = True
+    received_s: float = 0.0
     is_open: bool = False
     has_too_many_questions: bool = False
     num_others: int = 0

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
@@ -19,6 +19,7 @@ from tailrace.errors import InvalidRequest, Overloaded
 from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.claim import with_headers
 from tailrace.frontends.faults import log_fault
+from tailrace.frontends.following import following
 from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.grpc.config import GrpcConfig
 from tailrace.frontends.grpc.failure import CallRefused, failure_of
@@ -28,6 +29,7 @@ from tailrace.frontends.standing import ANYBODY, Claim, Client, settle
 from tailrace.service.api import Standing
 from tailrace.telemetry.answers import AnswerCounts
 from tailrace.telemetry.grpc import GrpcMetrics
+from tailrace.telemetry.lives import RequestLife
 from tailrace.telemetry.log_context import LogContext, log_context
 
 __all__ = ["Call", "Calls", "Context", "Handler"]
@@ -46,7 +48,7 @@ class Call:
     """What the methods know of a call. `request_id` is the client's or ours, `unique_id` nobody else's."""
 
     def __init__(self, context: Context, config: GrpcConfig, counts: AnswerCounts) -> None:
-        self._arrived_s = time.perf_counter()
+        self._arrived_s = time.monotonic()
         self._context = context
         self._counts = counts
         self._class_name = ""  # in which it is served, once that is known
@@ -78,9 +80,18 @@ class Call:
         """Within this is what costs something. Raises Overloaded for who has used up its limits."""
         return self._gate.visiting(self.client, self._note_visit)
 
-    def engine_id(self, given: str) -> str:
-        """A name for the engine, which cannot come twice: a client's own id may, from a retry."""
-        return f"{safe_request_id(given) or self.request_id}-{self.unique_id[:12]}"
+    @contextlib.contextmanager
+    def followed(self, given_id: str = "") -> Iterator[RequestLife]:
+        """Within this an answer is made. Its id for the engine cannot come twice: a client's own may, from a retry."""
+        life = RequestLife(
+            request_id=f"{safe_request_id(given_id) or self.request_id}-{self.unique_id[:12]}",
+            endpoint="grpc",
+            class_name="",
+            accepted_s=self._arrived_s,
+            trace=self.traceparent,
+        )
+        with following(self._counts.lives, life):
+            yield life
 
     def standing(self, claim: Claim, classes: ServiceClasses) -> Standing:
         """Where the call stands. Nothing waits for longer than its deadline is away. Raises InvalidRequest."""
@@ -92,9 +103,10 @@ class Call:
         self._class_name = standing.class_name
         return standing
 
-    def clock(self, num_choices: int) -> GapClock:
-        """Measures what the reader of the answer feels. The call must have a standing."""
-        return GapClock(self._counts, self._class_name, self._arrived_s, num_choices)
+    def clock(self, life: RequestLife, num_choices: int, *, is_streamed: bool = True) -> GapClock:
+        """Measures what the reader of the answer feels, once its request is read. The call must have a standing."""
+        life.class_name, life.parsed_s = self._class_name, time.monotonic()
+        return GapClock(self._counts, life, num_choices, is_streamed=is_streamed)
 
     def count_refusal(self, refusal: Overloaded) -> None:
         """The call has ended so; one whose class is not known is no class's."""

@@ -34,12 +34,13 @@ class Inference:
         }
 
     async def generate(self, request: pb.GenerateRequest, call: Call) -> None:
-        with call.visiting() as visit, renamed(field_place):
+        with call.visiting() as visit, call.followed() as life, renamed(field_place):
             check_model(request.model or None, self._service.model)
             standing = call.standing(claim_of(request), self._service.classes)
-            generation = replace(generation_of(request, call.engine_id(""), standing), trace=call.traceparent)
+            generation = generation_of(request, life.request_id, standing)
+            generation = replace(generation, trace=call.traceparent, milestones=life)
             writer = AnswerWriter(generation.n, has_token_ids=request.return_token_ids)
-            clock = call.clock(generation.n)
+            clock = call.clock(life, generation.n)
             await send_answer(await self._service.start(generation), writer, call, visit, clock)
 
     async def tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:

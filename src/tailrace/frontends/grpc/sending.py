@@ -22,9 +22,13 @@ class Writer(Protocol):
 
 async def send_answer(stream: GenerationStream, writer: Writer, call: Call, visit: Visit, clock: GapClock) -> None:
     """All of it. Ends the work at once when the call ends, whoever ends it; what was made is charged."""
-    async with charged(stream, visit):
+    async with charged(stream, visit, clock.life):
         while deltas := await stream.take():
+            num_messages = 0
             for delta in deltas:
                 clock.tick(delta)
                 for message in writer.messages(delta, stream):
                     await call.write(message)
+                    num_messages += 1
+            if num_messages:
+                clock.wrote(deltas)

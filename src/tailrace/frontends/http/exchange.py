@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Message, Receive, Scope, Send
 
 from tailrace.errors import InvalidRequest
+from tailrace.frontends.client_gone import ClientGone
 from tailrace.frontends.headers import bearer_token, given_request_id
 from tailrace.frontends.http.errors import BodyStalled, BodyTooLarge, ErrorShape, Failure, UnsupportedMediaType
 from tailrace.frontends.http.openai.errors import OPENAI_ERRORS
@@ -30,10 +31,6 @@ _STREAM = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-
-
-class ClientGone(Exception):
-    """The client closed its connection before its answer was complete."""
 
 
 class Exchange:
@@ -69,7 +66,7 @@ class Exchange:
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.arrived_s = time.perf_counter()
+        self.arrived_s = time.monotonic()
         self._header_pairs: list[tuple[bytes, bytes]] = scope["headers"]
         self.headers = dict(self._header_pairs)
         self.unique_id = secrets.token_hex(16)

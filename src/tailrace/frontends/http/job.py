@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from tailrace.frontends.http.answer import AnswerForm
 from tailrace.frontends.standing import Claim
-from tailrace.service.api import Generation, Standing
+from tailrace.service.api import Generation, Milestones, Standing
 
 __all__ = ["Job"]
 
@@ -38,3 +38,8 @@ class Job:
         """The same work with its place among others, and in a trace."""
         generations = tuple(replace(each, standing=standing, trace=trace) for each in self.generations)
         return replace(self, generations=generations, service_tier=service_tier)
+
+    def followed(self, milestones: Milestones) -> "Job":
+        """The same work, of which the first generation tells how far it is."""
+        first, *others = self.generations
+        return replace(self, generations=(replace(first, milestones=milestones), *others))

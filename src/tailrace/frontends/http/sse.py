@@ -42,12 +42,14 @@ async def send_stream(
                     writer.write(frames, delta, usage)
                 if frames and not writer.is_complete:
                     await pulse.write(_taken(frames))
+                    clock.wrote(deltas)
             writer.close(frames, stream.usage if wish.include_usage else None)
         except Exception:
             if frames:
                 await pulse.write(bytes(frames))
             raise
         await pulse.end(bytes(frames))
+        clock.ended()
 
 
 def _taken(frames: bytearray) -> bytes:

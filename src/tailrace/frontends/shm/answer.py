@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tailrace.errors import EngineError, Overloaded, RequestError, RingDamaged, TailraceError, UnavailableError
 from tailrace.frontends.faults import fault_message, log_fault
+from tailrace.frontends.following import following, note_usage
 from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.renaming import renamed
 from tailrace.frontends.shm.asks import decode_ask, field_name
@@ -19,6 +20,7 @@ from tailrace.frontends.shm.writer import LaneWriter, Stalled
 from tailrace.frontends.trace_context import TraceContext
 from tailrace.service.api import GenerationStream, Service, Usage
 from tailrace.telemetry.answers import AnswerCounts
+from tailrace.telemetry.lives import RequestLife
 from tailrace.telemetry.log_context import LogContext, log_context
 
 __all__ = ["Answer", "Outcome"]
@@ -46,14 +48,18 @@ class Answer:
         on_last: Callable[[Outcome], None],
         trace: TraceContext | None = None,
     ) -> None:
-        self._arrived_s = time.perf_counter()
         self._service = service
         self._counts = counts
-        self._class_name = ""  # in which it is served, once that is known
         self._writer = writer
         self._on_last = on_last
         self._trace = trace
-        self._request_id = f"shm-{secrets.token_hex(12)}"
+        self._life = RequestLife(
+            request_id=f"shm-{secrets.token_hex(12)}",
+            endpoint="shm",
+            class_name="",
+            accepted_s=time.monotonic(),
+            trace="" if trace is None else trace.traceparent,
+        )
         self._usage = Usage(0, 0, 0)
         self._ended_by: _LastWord | None = None
         self._has_begun = self._is_saying_last = False
@@ -84,7 +90,7 @@ class Answer:
 
     async def _run(self, content: memoryview) -> None:
         self._has_begun = True
-        log_context.set(LogContext(self._request_id, "" if self._trace is None else self._trace.trace_id))
+        log_context.set(LogContext(self._life.request_id, "" if self._trace is None else self._trace.trace_id))
         kind, last, outcome = self._ended_by or await self._answer(content)
         self._is_saying_last = True
         if kind is Down.END:
@@ -93,7 +99,8 @@ class Answer:
 
     async def _answer(self, content: memoryview) -> _LastWord:
         try:
-            await self._stream(content)
+            with following(self._counts.lives, self._life):
+                await self._stream(content)
             return _LastWord(Down.END, b"", "complete")
         except asyncio.CancelledError:
             if self._ended_by is None:
@@ -105,26 +112,29 @@ class Answer:
         except RingDamaged:
             raise
         except TailraceError as error:
-            if isinstance(error, Overloaded) and self._class_name:
-                self._counts.refuse(self._class_name, error.reason)
+            if isinstance(error, Overloaded) and self._life.class_name:
+                self._counts.refuse(self._life.class_name, error.reason)
             return _failure(error, _outcome_of(error))
         except Exception as error:
-            log_fault(_log, self._request_id, error)
-            return _failure(EngineError(fault_message(self._request_id)), "failed")
+            request_id = self._life.request_id
+            log_fault(_log, request_id, error)
+            return _failure(EngineError(fault_message(request_id)), "failed")
 
     async def _stream(self, content: memoryview) -> None:
+        life = self._life
         with renamed(field_name):
-            generation = decode_ask(content, self._request_id, self._service.classes)
-            self._class_name = generation.standing.class_name
-            if self._trace is not None:
-                generation = replace(generation, trace=self._trace.traceparent)
+            generation = decode_ask(content, life.request_id, self._service.classes)
+            generation = replace(generation, trace=life.trace, milestones=life)
+            life.class_name, life.parsed_s = generation.standing.class_name, time.monotonic()
             stream = await self._service.start(generation)
         try:
-            clock = GapClock(self._counts, self._class_name, self._arrived_s, generation.n)
+            life.num_prompt_tokens = stream.prompt_tokens
+            clock = GapClock(self._counts, life, generation.n)
             await self._pass_on(stream, clock)
         finally:
             await stream.aclose()
             self._usage = stream.usage
+            note_usage(life, self._usage)
 
     async def _pass_on(self, stream: GenerationStream, clock: GapClock) -> None:
         write = self._writer.write
@@ -133,6 +143,7 @@ class Answer:
             for delta in deltas:
                 clock.tick(delta)
                 await write(Down.DELTA, encode_delta(delta))
+            clock.wrote(deltas)
 
 
 def _failure(error: TailraceError, outcome: Outcome) -> _LastWord:

@@ -19,7 +19,7 @@ from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.openapi import openapi_document
 from tailrace.frontends.http.resume.store import ResumeStore
 from tailrace.frontends.http.resume.streams import ResumableStreams
-from tailrace.service.api import Generation, Journal, Output, SettledGeneration
+from tailrace.service.api import Generation, Journal, Milestones, Output, SettledGeneration
 from tailrace.telemetry.prometheus import Metrics
 from tests.support.asgi import Answer, ask, talk
 from tests.support.scripted_service import MODEL, ScriptedService, ScriptedStream
@@ -37,7 +37,13 @@ class Journaled(ScriptedService):
     async def start_journaled(self, generation: Generation, journal: Journal | None) -> ScriptedStream:
         return await self.start(generation)
 
-    async def resume(self, settled: SettledGeneration, outputs: Sequence[Output], journal: Journal) -> ScriptedStream:
+    async def resume(
+        self,
+        settled: SettledGeneration,
+        outputs: Sequence[Output],
+        journal: Journal,
+        milestones: Milestones | None = None,
+    ) -> ScriptedStream:
         raise AssertionError("no stream was begun")
 
 

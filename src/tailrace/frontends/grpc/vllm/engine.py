@@ -65,13 +65,15 @@ class VllmEngine:
         check_fields(request.sampling_params, "sampling_params.")
         with (
             call.visiting() as visit,
+            call.followed(request.request_id) as life,
             self._live.entered(call.client.name, request.request_id) as live,
             renamed(field_place),
         ):
             standing = call.standing(Claim(), self._service.classes)
-            generation = generation_of(request, call.engine_id(request.request_id), standing)
-            generation = replace(generation, trace=call.traceparent)
-            writer, clock = AnswerWriter(generation.n, is_streamed=request.stream), call.clock(generation.n)
+            generation = generation_of(request, life.request_id, standing)
+            generation = replace(generation, trace=call.traceparent, milestones=life)
+            writer = AnswerWriter(generation.n, is_streamed=request.stream)
+            clock = call.clock(life, generation.n, is_streamed=request.stream)
             stream = await self._service.start(generation)
             await live.begins(stream)
             await send_answer(stream, writer, call, visit, clock)

@@ -9,6 +9,7 @@ computed as if the first request had gone on, on whichever process it is asked f
 
 import hashlib
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import Literal
 
 from tailrace.errors import InvalidRequest, RequestError
 from tailrace.frontends.charged import charged
+from tailrace.frontends.following import following
 from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.http.answer import AnswerHead
 from tailrace.frontends.http.config import HttpConfig
@@ -33,6 +35,7 @@ from tailrace.frontends.http.resume.writer import MarkedWriter
 from tailrace.frontends.http.sse import send_stream
 from tailrace.service.api import GenerationStream, JournaledService, Output, SettledGeneration, Usage
 from tailrace.telemetry.http import HttpMetrics
+from tailrace.telemetry.lives import RequestLife
 
 __all__ = ["ResumableStreams", "is_resumable"]
 
@@ -68,15 +71,15 @@ class ResumableStreams:
         self._metrics = metrics
         self._config = config
 
-    async def answer(self, exchange: Exchange, job: Job, head: AnswerHead) -> None:
+    async def answer(self, exchange: Exchange, job: Job, head: AnswerHead, life: RequestLife) -> None:
         """Begins a stream. Raises InvalidRequest for an answer that cannot be taken up again."""
         _check(job)
         shown = _shown(job, head)
         with self._keeping(exchange, bytes.fromhex(exchange.unique_id), shown, epoch=0) as journal:
             stream = await self._service.start_journaled(job.generations[0], journal)
-            async with charged(stream, exchange.visit):
+            async with charged(stream, exchange.visit, life):
                 exchange.more_headers.append((b"x-stream-id", exchange.unique_id.encode()))
-                await self._send(exchange, stream, shown, Marks.begin(job.n))
+                await self._send(exchange, stream, shown, Marks.begin(job.n), life)
 
     async def resume(self, exchange: Exchange) -> None:
         """Goes on with a stream. Raises StreamNotFound, StreamExpired, and InvalidRequest for a wrong event id."""
@@ -84,9 +87,21 @@ class ResumableStreams:
         stream_id = exchange.path_params["stream_id"]
         kept = self._find(exchange, stream_id)
         record = StreamRecord.decode(kept.head)
-        exchange.enter_span(self._config.tracing, record.settled.trace)
-        exchange.service_class = record.settled.standing.class_name
-        await exchange.unless_gone(self._go_on(exchange, bytes.fromhex(stream_id), kept, record))
+        # The engine may not have heard yet that the connection before is gone: its requests are others.
+        settled = replace(record.settled, epoch=kept.epoch + 1)
+        exchange.enter_span(self._config.tracing, settled.trace)
+        exchange.service_class = settled.standing.class_name
+        life = RequestLife(
+            request_id=settled.attempt_id,
+            endpoint=record.shown.kind,
+            class_name=settled.standing.class_name,
+            accepted_s=exchange.arrived_s,
+            trace=exchange.traceparent,
+            parsed_s=time.monotonic(),
+        )
+        record = StreamRecord(record.shown, replace(settled, trace=exchange.traceparent))
+        with following(self._metrics.answers.lives, life):
+            await exchange.unless_gone(self._go_on(exchange, kept, record, life))
 
     def _find(self, exchange: Exchange, stream_id: str) -> Kept:
         kept = self._store.find(bytes.fromhex(stream_id), _key(exchange)) if _ID.fullmatch(stream_id) else None
@@ -98,23 +113,21 @@ class ResumableStreams:
             raise StreamExpired("this stream ended too long ago to be taken up again; send its request anew")
         return kept
 
-    async def _go_on(self, exchange: Exchange, stream_id: bytes, kept: Kept, record: StreamRecord) -> None:
-        settled, epoch = record.settled, kept.epoch + 1
+    async def _go_on(self, exchange: Exchange, kept: Kept, record: StreamRecord, life: RequestLife) -> None:
+        settled, stream_id = record.settled, exchange.path_params["stream_id"]
         event_id = exchange.headers.get(b"last-event-id", b"").decode("latin-1").strip()
         marks = Marks.parse(event_id, settled.n) if event_id else Marks.begin(settled.n)
         outputs = read_words(kept.words, settled.n)
-        # The engine may not have heard yet that the connection before is gone: its requests are others.
-        again = replace(settled, epoch=epoch, trace=exchange.traceparent)
         if event_id:
-            await check_reached(marks, self._service, again, outputs, has_usage=record.shown.include_usage)
+            await check_reached(marks, self._service, settled, outputs, has_usage=record.shown.include_usage)
         if settled.sampling.num_logprobs is not None:  # what the client has not yet is computed again, to have them
             outputs = [_cut(each, mark) for each, mark in zip(outputs, marks.choices, strict=True)]
-        with self._keeping(exchange, stream_id, record.shown, epoch) as journal:
-            stream = await self._service.resume(again, outputs, journal)
+        with self._keeping(exchange, bytes.fromhex(stream_id), record.shown, settled.epoch) as journal:
+            stream = await self._service.resume(settled, outputs, journal, life)
             before = Usage(stream.prompt_tokens, sum(len(output.token_ids) for output in outputs), 0)
-            async with charged(stream, exchange.visit, before):
-                exchange.more_headers.append((b"x-stream-id", stream_id.hex().encode()))
-                await self._send(exchange, stream, record.shown, marks)
+            async with charged(stream, exchange.visit, life, before):
+                exchange.more_headers.append((b"x-stream-id", stream_id.encode()))
+                await self._send(exchange, stream, record.shown, marks, life)
 
     @contextmanager
     def _keeping(self, exchange: Exchange, stream_id: bytes, shown: ShownStream, epoch: int) -> Iterator[StoreJournal]:
@@ -127,14 +140,16 @@ class ResumableStreams:
         finally:
             journal.end()
 
-    async def _send(self, exchange: Exchange, whole: GenerationStream, shown: ShownStream, marks: Marks) -> None:
+    async def _send(
+        self, exchange: Exchange, whole: GenerationStream, shown: ShownStream, marks: Marks, life: RequestLife
+    ) -> None:
         """Sends what is behind the marks."""
         num_choices = len(marks.choices)
         rest = RestOfStream(whole, marks)
         form = CompletionsForm(_KINDS[shown.kind], num_choices, shown.include_usage, shown.shows_reasoning)
         writer = MarkedWriter(form.writer(shown.head, rest), marks)
         exchange.failure_frames = writer.failure
-        clock = GapClock(self._metrics.answers, exchange.service_class or "", exchange.arrived_s, num_choices)
+        clock = GapClock(self._metrics.answers, life, num_choices)
         pulse = Pulse(exchange, self._config.patience, self._metrics, writer.keep_alive)
         if writer.is_complete:
             await rest.take()  # nothing comes of it but the usage

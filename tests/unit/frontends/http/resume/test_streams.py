@@ -74,6 +74,7 @@ class Reciter:
     text: str = EMOJI
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     is_ready: bool = True
+    received_s: float = 0.0
     num_computed: int = 0
     submitted: list[Request] = field(default_factory=list)
     live: dict[str, asyncio.Task[None]] = field(default_factory=dict)
