@@ -12,6 +12,7 @@ from tailrace.errors import RefusalReason
 from tailrace.types import FinishReason, Level, OpTime, PreemptionCause, PrefixReport
 
 __all__ = [
+    "BeginningRecord",
     "BlockRemoved",
     "BlockStored",
     "CacheCleared",
@@ -107,6 +108,30 @@ class StepRecord(NamedTuple):
     preemptions: tuple[PreemptionCount, ...] = ()  # since the engine started; by class and cause, if there were any
     num_alone_read_tokens: int = 0  # of num_read_tokens, those met by a row that is alone in its sequence
     prompts: tuple[tuple[str, int], ...] = ()  # ids of requests with the tokens of their prompts that it computed
+    num_sequences: int = 0  # that took part in it
+    num_deferred: int = 0  # of num_waiting, those that wait for a prefix: for who computes it, or for a level below
+
+
+@dataclass(frozen=True, slots=True)
+class BeginningRecord:
+    """A user's request has its first token: what is known of it by then, which may be long before it ends.
+
+    There is none of one that an engine before this one has begun.
+    """
+
+    request_id: str
+    class_name: str
+    arrived_s: float
+    started_s: float
+    first_token_s: float
+    num_prompt_tokens: int
+    prefix: PrefixReport | None
+    predicted_ttft_s: float | None = None
+    trace: str = ""
+
+    @property
+    def num_cached_tokens(self) -> int:
+        return 0 if self.prefix is None else self.prefix.num_cached_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +154,8 @@ class RequestRecord:
     predicted_ttft_s: float | None = None  # at its arrival
     refused_for: RefusalReason | None = None
     trace: str = ""  # its W3C traceparent
+    max_tokens: int = 0  # that it was allowed; 0: not known
+    num_resumed_tokens: int = 0  # of its output, what an engine before this one has computed: its times are not known
 
     @property
     def num_cached_tokens(self) -> int:
@@ -139,7 +166,8 @@ class RequestRecord:
         """Whether its first token and 95 of 100 of the others came in time; False for who got none."""
         if self.first_token_s is None or self.refused_for is not None:
             return False
-        is_first_late = self.ttft_target_s is not None and self.first_token_s - self.arrived_s > self.ttft_target_s
+        first_s = self.first_token_s - self.arrived_s
+        is_first_late = self.ttft_target_s is not None and first_s > self.ttft_target_s and not self.num_resumed_tokens
         return not is_first_late and self.num_late_tokens <= 0.05 * max(self.num_output_tokens - 1, 0)
 
 
@@ -155,6 +183,7 @@ class LoadRecord:
     pool: PoolRecord
     running_by_class: tuple[int, ...] = ()  # in the order of the classes
     waiting_by_class: tuple[int, ...] = ()
+    num_deferred: int = 0  # of num_waiting, those that wait for a prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,5 +317,5 @@ class EventRecord:
     rule: str = ""  # its name, of what a rule did
 
 
-Record = StepRecord | RequestRecord | LoadRecord | KvRecord | StepProfile | EventRecord
+Record = StepRecord | BeginningRecord | RequestRecord | LoadRecord | KvRecord | StepProfile | EventRecord
 RecordSink = Callable[[Record], None]

@@ -275,6 +275,8 @@ class Engine:
 
     def _tell(self) -> None:
         """Emit what became of requests and blocks."""
+        for beginning in self._scheduler.entrance.drain_beginnings():
+            self._emit(beginning)
         for record in self._scheduler.drain_records():
             self._emit(record)
         if facts := self._scheduler.drain_facts():

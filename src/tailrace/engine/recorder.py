@@ -36,6 +36,7 @@ class Recorder:
             pool=self._scheduler.pool_record,
             running_by_class=stats.running_by_class,
             waiting_by_class=stats.waiting_by_class,
+            num_deferred=stats.num_deferred,
         )
 
     def withdrawn(self, request: Request, reason: FinishReason) -> RequestRecord:
@@ -53,6 +54,9 @@ class Recorder:
             finish_reason=reason,
             is_warmup=request.is_warmup,
             class_name=self._scheduler.config.classes.named(request.class_name).name,
+            trace=request.trace,
+            max_tokens=request.sampling.max_tokens,
+            num_resumed_tokens=len(request.output_ids),
         )
 
     def step(self, plan: StepPlan, started_s: float, planned_s: float, computed_s: float) -> StepRecord:
@@ -86,6 +90,8 @@ class Recorder:
             target_scale=stats.target_scale,
             max_running=stats.max_running,
             pace=stats.pace,
+            num_sequences=len(plan.slices),
+            num_deferred=stats.num_deferred,
             prompts=tuple([(part.request_id, part.num_tokens) for part in prompts]),
         )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tailrace.errors import MIN_RETRY_S, RefusalReason, heeded_s
 from tailrace.kvcache.cache import KvCache, PrefixMatch
-from tailrace.records import FirstToken
+from tailrace.records import BeginningRecord, FirstToken
 from tailrace.scheduler.admission import expired, refusal_of, shed
 from tailrace.scheduler.arrivals import Arrivals
 from tailrace.scheduler.below import LevelsBelow
@@ -64,6 +64,7 @@ class Entrance:
         self._ranks = {each.name: rank for rank, each in enumerate(config.classes)}
         self._unsettled: dict[str, LiveRequest] = {}  # those that may have something to fetch, by arrival
         self._first_tokens: deque[FirstToken] = deque(maxlen=_MAX_FIRST_TOKENS)
+        self._beginnings: deque[BeginningRecord] = deque(maxlen=_MAX_FIRST_TOKENS)
         self.shed_until_s: Mapping[str, float] = {}
         self.queue = WaitingQueue(config.classes)
         self.predictor = TtftPredictor([each.share for each in config.classes])
@@ -110,6 +111,12 @@ class Entrance:
         self._first_tokens.clear()
         return taken
 
+    def drain_beginnings(self) -> list[BeginningRecord]:
+        """Facts of the users' requests that had their first token since the last call."""
+        beginnings = list(self._beginnings)
+        self._beginnings.clear()
+        return beginnings
+
     def _note_late(self, live: LiveRequest, now_s: float) -> None:
         self._first_tokens.append(FirstToken(live.service_class.name, math.inf, _waited_s(live, now_s)))
 
@@ -123,6 +130,8 @@ class Entrance:
     def settle(self, live: LiveRequest, now_s: float) -> None:
         """Its first token came: compare with what was predicted."""
         self._note_first_token(live, now_s)
+        if live.started_s is not None and not live.request.output_ids and not live.request.is_warmup:
+            self._beginnings.append(live.beginning_record(live.started_s, now_s))
         if live.prediction is not None:
             waited_s = _waited_s(live, now_s)
             self.predictor.settle(live.prediction, waited_s, rank=self._rank(live))

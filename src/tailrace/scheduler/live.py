@@ -7,7 +7,7 @@ from tailrace.classes import STANDARD, ServiceClass
 from tailrace.errors import RefusalReason
 from tailrace.kvcache.block import BlockName, BlockTable
 from tailrace.kvcache.transfer import LookupAnswer
-from tailrace.records import RequestRecord
+from tailrace.records import BeginningRecord, RequestRecord
 from tailrace.scheduler.lifecycle import RequestState, moved
 from tailrace.scheduler.prediction import Prediction
 from tailrace.types import FinishReason, Level, MissReason, PreemptionCause, PrefixReport, Request, TokenIds
@@ -155,6 +155,19 @@ class LiveRequest:
             return FinishReason.STOP
         return FinishReason.LENGTH if len(self.token_ids) >= self.max_length else None
 
+    def beginning_record(self, started_s: float, first_token_s: float) -> BeginningRecord:
+        return BeginningRecord(
+            request_id=self.request_id,
+            class_name=self.service_class.name,
+            arrived_s=self.request.arrival_s,
+            started_s=started_s,
+            first_token_s=first_token_s,
+            num_prompt_tokens=self.request.num_prompt_tokens,
+            prefix=self.prefix,
+            predicted_ttft_s=None if self.prediction is None else self.prediction.ttft_s,
+            trace=self.request.trace,
+        )
+
     def record(self, finished_s: float, reason: FinishReason) -> RequestRecord:
         return RequestRecord(
             request_id=self.request_id,
@@ -175,4 +188,6 @@ class LiveRequest:
             predicted_ttft_s=None if self.prediction is None else self.prediction.ttft_s,
             refused_for=self.refused_for,
             trace=self.request.trace,
+            max_tokens=self.request.sampling.max_tokens,
+            num_resumed_tokens=len(self.request.output_ids),
         )

@@ -52,7 +52,10 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
     if generation > 1:
         scale = min(scale, board.target_scale)  # measured while all that the last one left behind comes back
     board.target_scale = scale
-    metrics.engine.begin(block_tokens=model.limits.block_tokens, num_blocks=model.limits.num_blocks)
+    limits = model.limits
+    metrics.engine.begin(
+        block_tokens=limits.block_tokens, num_blocks=limits.num_blocks, budget_tokens=limits.max_tokens
+    )
     metrics.engine.control.begin(scale, model.limits.max_sequences)
     engine_config = replace(config.engine, classes=classes.scaled(scale))
     intake = make_intake(model, engine_config)

@@ -1,9 +1,9 @@
 """How the requests of each service class fare, and what the scheduler does to keep their targets."""
 
 from tailrace.classes import ServiceClasses
-from tailrace.records import LoadRecord, RequestRecord, StepRecord
-from tailrace.telemetry import class_catalog, request_catalog
-from tailrace.telemetry.exemplars import observer
+from tailrace.records import BeginningRecord, LoadRecord, RequestRecord, StepRecord
+from tailrace.telemetry import class_catalog, request_catalog, step_catalog
+from tailrace.telemetry.exemplars import Observe, observer
 from tailrace.telemetry.series import Histogram, LabelledHistogram, LabelledNumber, Number, Series
 from tailrace.types import FinishReason, PreemptionCause
 
@@ -22,6 +22,7 @@ class ClassMetrics:
         ends = [(name, reason.value) for name in self._names for reason in _ENDS]
         self._running = LabelledNumber(class_catalog.CLASS_RUNNING, known)
         self._waiting = LabelledNumber(class_catalog.CLASS_WAITING, known)
+        self._admitted = LabelledNumber(request_catalog.REQUESTS_ADMITTED, known)
         self._finished = LabelledNumber(request_catalog.REQUESTS_FINISHED, ends)
         self._on_target = LabelledNumber(class_catalog.ON_TARGET, known)
         self._off_target = LabelledNumber(class_catalog.OFF_TARGET, known)
@@ -38,6 +39,8 @@ class ClassMetrics:
         self._time_per_token = LabelledHistogram(request_catalog.TIME_PER_TOKEN_SECONDS, known)
         self._request = LabelledHistogram(request_catalog.REQUEST_SECONDS, known)
         self._prompt_tokens = LabelledHistogram(request_catalog.REQUEST_PROMPT_TOKENS, known)
+        self._computed_tokens = LabelledHistogram(request_catalog.REQUEST_COMPUTED_TOKENS, known)
+        self._max_tokens = LabelledHistogram(request_catalog.REQUEST_MAX_TOKENS, known)
         self._generation_tokens = LabelledHistogram(request_catalog.REQUEST_GENERATION_TOKENS, known)
         self._shown: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
         self.series: tuple[Series, ...] = tuple(
@@ -69,23 +72,38 @@ class ClassMetrics:
             self._off_target.add(1, name)
         self._observe(request, name)
 
+    def record_beginning(self, beginning: BeginningRecord) -> None:
+        """One that has its first token."""
+        name = self._classes.named(beginning.class_name).name
+        observe = observer(beginning.trace)
+        observe(self._first_token.of(name), beginning.first_token_s - beginning.arrived_s)
+        observe(self._prefill.of(name), beginning.first_token_s - beginning.started_s)
+        self._admit(beginning, beginning.started_s, name, observe)
+
+    def _admit(self, request: BeginningRecord | RequestRecord, started_s: float, name: str, observe: Observe) -> None:
+        self._admitted.add(1, name)
+        observe(self._queue.of(name), started_s - request.arrived_s)
+        self._computed_tokens.of(name).observe(request.num_prompt_tokens - request.num_cached_tokens)
+
     def _observe(self, request: RequestRecord, name: str) -> None:
         observe = observer(request.trace)
         observe(self._request.of(name), request.finished_s - request.arrived_s)
         self._prompt_tokens.of(name).observe(request.num_prompt_tokens)
         self._generation_tokens.of(name).observe(request.num_output_tokens)
-        if request.started_s is None:
+        if request.max_tokens:
+            self._max_tokens.of(name).observe(request.max_tokens)
+        if request.started_s is None or request.num_resumed_tokens:
             return
-        observe(self._queue.of(name), request.started_s - request.arrived_s)
         observe(self._inference.of(name), request.finished_s - request.started_s)
         if request.first_token_s is None:
-            return
-        observe(self._first_token.of(name), request.first_token_s - request.arrived_s)
-        observe(self._prefill.of(name), request.first_token_s - request.started_s)
-        decode_s = request.finished_s - request.first_token_s
+            self._admit(request, request.started_s, name, observe)
+        else:
+            self._observe_decode(request.finished_s - request.first_token_s, request.num_output_tokens, name, observe)
+
+    def _observe_decode(self, decode_s: float, num_output_tokens: int, name: str, observe: Observe) -> None:
         observe(self._decode.of(name), decode_s)
-        if request.num_output_tokens > 1:
-            observe(self._time_per_token.of(name), decode_s / (request.num_output_tokens - 1))
+        if num_output_tokens > 1:
+            observe(self._time_per_token.of(name), decode_s / (num_output_tokens - 1))
 
 
 def _left_early(request: RequestRecord) -> bool:
@@ -104,7 +122,14 @@ class ControlMetrics:
         self._pace = Number(class_catalog.PACE)
         self._error = Histogram(class_catalog.STEP_PREDICTION_ERROR)
         self._scale.value = self._pace.value = 1
-        self.series: tuple[Series, ...] = (self._scale, self._running_limit, self._pace, self._error)
+        self._predicted = LabelledNumber(step_catalog.STEP_PREDICTION_SECONDS, [("predicted",), ("real",)])
+        self.series: tuple[Series, ...] = (
+            self._scale,
+            self._running_limit,
+            self._pace,
+            self._error,
+            self._predicted,
+        )
 
     def begin(self, target_scale: float, max_running: int) -> None:
         """What holds before the first step. Before the engine's thread writes."""
@@ -120,3 +145,5 @@ class ControlMetrics:
         took_s = step.computed_s - step.planned_s
         if step.predicted_s is not None and took_s > 0.0:
             self._error.observe(abs(step.predicted_s - took_s) / took_s)
+            self._predicted.add(step.predicted_s, "predicted")
+            self._predicted.add(took_s, "real")

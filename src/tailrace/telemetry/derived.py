@@ -7,7 +7,7 @@ and what client libraries of Prometheus say of a process, which here is all proc
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tailrace.telemetry import class_catalog, kv_catalog, process_catalog
+from tailrace.telemetry import class_catalog, kv_catalog, process_catalog, request_catalog
 from tailrace.telemetry.metric import Kind, Metric
 from tailrace.telemetry.series import LabelledNumber, Labels, Number, Regroup, Series, numbers_of
 from tailrace.types import Level
@@ -77,6 +77,20 @@ VLLM_SERIES = (
             Term(kv_catalog.PROMPT_TOKENS, _to("local_compute")),
             Term(kv_catalog.FOUND_TOKENS, _to("local_compute"), -1),
             Term(kv_catalog.FOUND_TOKENS, _source_of),
+        ),
+    ),
+    Derived(
+        Metric(
+            "vllm:num_requests_waiting_by_reason",
+            Kind.GAUGE,
+            "requests",
+            "Waiting requests: for capacity, or deferred, since their prefix is being computed or fetched.",
+            labels=("reason",),
+        ),
+        (
+            Term(request_catalog.REQUESTS_WAITING, _to("capacity")),
+            Term(request_catalog.REQUESTS_DEFERRED, _to("capacity"), -1),
+            Term(request_catalog.REQUESTS_DEFERRED, _to("deferred")),
         ),
     ),
     Derived(

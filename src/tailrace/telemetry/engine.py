@@ -1,11 +1,12 @@
 """Counts what the engine's records tell: a sink for its steps, its requests and its load."""
 
 from tailrace.classes import ServiceClasses
-from tailrace.records import LoadRecord, Record, RequestRecord, StepRecord
+from tailrace.records import BeginningRecord, LoadRecord, Record, RequestRecord, StepRecord
 from tailrace.telemetry import kv_catalog, request_catalog, step_catalog
 from tailrace.telemetry.classes import ClassMetrics, ControlMetrics
+from tailrace.telemetry.prefixes import PrefixMetrics
 from tailrace.telemetry.series import Histogram, LabelledNumber, Number, Series
-from tailrace.types import FinishReason, Level, MissReason, PrefixReport
+from tailrace.types import FinishReason
 
 __all__ = ["EngineMetrics"]
 
@@ -16,16 +17,12 @@ class EngineMetrics:
     def __init__(self, classes: ServiceClasses) -> None:
         self._running = Number(request_catalog.REQUESTS_RUNNING)
         self._waiting = Number(request_catalog.REQUESTS_WAITING)
+        self._deferred = Number(request_catalog.REQUESTS_DEFERRED)
         self._blocks = Number(kv_catalog.KV_BLOCKS)
         self._blocks_used = Number(kv_catalog.KV_BLOCKS_USED)
         self._blocks_cached = Number(kv_catalog.KV_BLOCKS_CACHED)
         self._kv_config = LabelledNumber(kv_catalog.KV_CONFIG)
         self._kv_usage = Number(kv_catalog.KV_USAGE)
-        self._prompt_tokens = Number(kv_catalog.PROMPT_TOKENS)
-        self._cached_tokens = Number(kv_catalog.CACHED_TOKENS)
-        self._found_tokens = LabelledNumber(kv_catalog.FOUND_TOKENS, [(level.value,) for level in Level])
-        self._misses = LabelledNumber(kv_catalog.PREFIX_MISSES, [(reason.value,) for reason in MissReason])
-        self._missed_tokens = LabelledNumber(kv_catalog.MISSED_TOKENS, [(reason.value,) for reason in MissReason])
         self._generation_tokens = Number(step_catalog.GENERATION_TOKENS)
         self._computed = LabelledNumber(step_catalog.COMPUTED_TOKENS, [("prompt",), ("output",)])
         self._preemptions = Number(request_catalog.PREEMPTIONS)
@@ -33,16 +30,25 @@ class EngineMetrics:
         self._warmups = LabelledNumber(request_catalog.WARMUPS, [("computed",), ("gave_way",), ("failed",)])
         self._warmup_tokens = Number(request_catalog.WARMUP_TOKENS)
         self._prediction_error = Histogram(request_catalog.FIRST_TOKEN_PREDICTION_ERROR)
+        self._budget = Number(step_catalog.STEP_BUDGET_TOKENS)
         self._step_tokens = Histogram(step_catalog.STEP_TOKENS)
+        self._step_sequences = Histogram(step_catalog.STEP_SEQUENCES)
         self._step = Histogram(step_catalog.STEP_SECONDS)
         self._step_parts = LabelledNumber(step_catalog.STEP_PART_SECONDS, [("plan",), ("compute",), ("publish",)])
         own: tuple[Series, ...] = tuple(vars(self).values())
+        self._prefixes = PrefixMetrics()
         self._by_class = ClassMetrics(classes)
         self.control = ControlMetrics()
-        self.series: tuple[Series, ...] = (*own, *self._by_class.series, *self.control.series)
+        self.series: tuple[Series, ...] = (
+            *own,
+            *self._prefixes.series,
+            *self._by_class.series,
+            *self.control.series,
+        )
 
-    def begin(self, *, block_tokens: int, num_blocks: int) -> None:
+    def begin(self, *, block_tokens: int, num_blocks: int, budget_tokens: int) -> None:
         """What the engine was built with. Before its thread writes."""
+        self._budget.value = budget_tokens
         self._kv_config.set(1, str(block_tokens), str(num_blocks))
         self._blocks.value = num_blocks
 
@@ -50,6 +56,8 @@ class EngineMetrics:
         if isinstance(record, StepRecord):
             self._record_step(record)
             self._record_load(record)
+        elif isinstance(record, BeginningRecord):
+            self._record_beginning(record)
         elif isinstance(record, RequestRecord):
             self._record_request(record)
         elif isinstance(record, LoadRecord):
@@ -61,6 +69,7 @@ class EngineMetrics:
         self._computed.add(step.num_prefill_tokens, "prompt")
         self._computed.add(step.num_tokens - step.num_prefill_tokens, "output")
         self._step_tokens.observe(step.num_tokens)
+        self._step_sequences.observe(step.num_sequences)
         self._record_step_time(step)
         self._by_class.record_step(step)
         self.control.record(step)
@@ -69,6 +78,7 @@ class EngineMetrics:
         self._by_class.record_load(load)
         self._running.value = load.num_running
         self._waiting.value = load.num_waiting
+        self._deferred.value = load.num_deferred
         self._blocks.value = load.num_blocks_total
         self._blocks_used.value = load.num_blocks_used
         self._blocks_cached.value = load.num_blocks_cached
@@ -88,19 +98,15 @@ class EngineMetrics:
             return  # counted by whoever tells the client, as those are whom the inbox refuses
         self._by_class.record_request(request)
         self._aborted.value += request.finish_reason is FinishReason.ABORT
-        if request.started_s is not None:
-            self._prompt_tokens.value += request.num_prompt_tokens
-            self._cached_tokens.value += request.num_cached_tokens
-            if request.prefix is not None:
-                self._record_prefix(request.prefix, request.num_prompt_tokens)
-            self._record_tokens(request, request.started_s)
+        if request.started_s is not None and request.first_token_s is None:
+            self._prefixes.record(request)  # of others, as they began
 
-    def _record_prefix(self, prefix: PrefixReport, num_prompt_tokens: int) -> None:
-        for level, num_tokens in prefix.num_tokens:
-            self._found_tokens.add(num_tokens, level.value)
-        if prefix.reason is not None:
-            self._misses.add(1, prefix.reason.value)
-            self._missed_tokens.add(num_prompt_tokens - prefix.num_cached_tokens, prefix.reason.value)
+    def _record_beginning(self, beginning: BeginningRecord) -> None:
+        self._by_class.record_beginning(beginning)
+        self._prefixes.record(beginning)
+        first_token_s = beginning.first_token_s - beginning.arrived_s
+        if beginning.predicted_ttft_s is not None and first_token_s > 0.0:
+            self._prediction_error.observe(abs(beginning.predicted_ttft_s - first_token_s) / first_token_s)
 
     def _record_warmup(self, request: RequestRecord) -> None:
         """Computed ahead for others: no user's request, so it is in no figure about those."""
@@ -109,10 +115,3 @@ class EngineMetrics:
         self._warmups.add(1, "computed" if is_whole else "gave_way" if gave_way else "failed")
         if is_whole:
             self._warmup_tokens.value += request.num_prompt_tokens - request.num_cached_tokens
-
-    def _record_tokens(self, request: RequestRecord, started_s: float) -> None:
-        if request.first_token_s is None:
-            return
-        first_token_s = request.first_token_s - request.arrived_s
-        if request.predicted_ttft_s is not None and first_token_s > 0.0:
-            self._prediction_error.observe(abs(request.predicted_ttft_s - first_token_s) / first_token_s)

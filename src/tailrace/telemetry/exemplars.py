@@ -6,7 +6,7 @@ from functools import partial
 
 from tailrace.telemetry.series import Histogram
 
-__all__ = ["observer", "sampled_trace_id"]
+__all__ = ["Observe", "observer", "sampled_trace_id"]
 
 _SAMPLED = 1  # the flag in a traceparent
 _TRACE_ID, _FLAGS = slice(3, 35), slice(53, 55)  # version-traceid-parentid-flags

@@ -28,7 +28,7 @@ PROMPT_TOKENS = Metric(
     "tailrace_prompt_tokens",
     Kind.COUNTER,
     "tokens",
-    "Prompt tokens of ended requests that were started; each was looked up in the prefix cache.",
+    "Prompt tokens of admitted requests, counted with their first token; each was looked up in the prefix cache.",
     aliases=("vllm:prompt_tokens", "vllm:prefix_cache_queries"),
 )
 CACHED_TOKENS = Metric(

@@ -12,11 +12,15 @@ __all__ = [
     "PREFILL_SECONDS",
     "QUEUE_SECONDS",
     "REQUESTS_ABORTED",
+    "REQUESTS_ADMITTED",
+    "REQUESTS_DEFERRED",
     "REQUESTS_FINISHED",
     "REQUESTS_RUNNING",
     "REQUESTS_WAITING",
     "REQUEST_CATALOG",
+    "REQUEST_COMPUTED_TOKENS",
     "REQUEST_GENERATION_TOKENS",
+    "REQUEST_MAX_TOKENS",
     "REQUEST_PROMPT_TOKENS",
     "REQUEST_SECONDS",
     "TIME_PER_TOKEN_SECONDS",
@@ -39,6 +43,20 @@ REQUESTS_WAITING = Metric(
     "requests",
     "Requests queued for the running set at the last step.",
     aliases=("vllm:num_requests_waiting",),
+)
+REQUESTS_DEFERRED = Metric(
+    "tailrace_requests_deferred",
+    Kind.GAUGE,
+    "requests",
+    "Of the waiting requests, those that wait for a prefix: for who computes it, or for a level below the engine.",
+)
+REQUESTS_ADMITTED = Metric(
+    "tailrace_requests_admitted",
+    Kind.COUNTER,
+    "requests",
+    "Requests that were let into the running set, counted once, at their first token or their end without one. Who was "
+    "not is in tailrace_requests_refused, by reason.",
+    labels=("class",),
 )
 REQUESTS_FINISHED = Metric(
     "tailrace_requests_finished",
@@ -133,6 +151,24 @@ REQUEST_PROMPT_TOKENS = Metric(
     buckets=buckets.REQUEST_TOKENS,
     aliases=("vllm:request_prompt_tokens",),
 )
+REQUEST_COMPUTED_TOKENS = Metric(
+    "tailrace_request_prompt_tokens_computed",
+    Kind.HISTOGRAM,
+    "tokens",
+    "Prompt tokens that the prefix cache did not answer, of each admitted request.",
+    labels=("class",),
+    buckets=buckets.REQUEST_TOKENS,
+    aliases=("vllm:request_prefill_kv_computed_tokens",),
+)
+REQUEST_MAX_TOKENS = Metric(
+    "tailrace_request_max_tokens",
+    Kind.HISTOGRAM,
+    "tokens",
+    "Output tokens that ended requests were allowed, by the client or the context.",
+    labels=("class",),
+    buckets=buckets.REQUEST_TOKENS,
+    aliases=("vllm:request_params_max_tokens", "vllm:request_max_num_generation_tokens"),
+)
 REQUEST_GENERATION_TOKENS = Metric(
     "tailrace_request_generation_tokens",
     Kind.HISTOGRAM,
@@ -167,6 +203,8 @@ WARMUP_TOKENS = Metric(
 REQUEST_CATALOG = (
     REQUESTS_RUNNING,
     REQUESTS_WAITING,
+    REQUESTS_DEFERRED,
+    REQUESTS_ADMITTED,
     REQUESTS_FINISHED,
     REQUESTS_ABORTED,
     QUEUE_SECONDS,
@@ -178,7 +216,9 @@ REQUEST_CATALOG = (
     TIME_PER_TOKEN_SECONDS,
     REQUEST_SECONDS,
     REQUEST_PROMPT_TOKENS,
+    REQUEST_COMPUTED_TOKENS,
     REQUEST_GENERATION_TOKENS,
+    REQUEST_MAX_TOKENS,
     PREEMPTIONS,
     WARMUPS,
     WARMUP_TOKENS,

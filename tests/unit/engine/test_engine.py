@@ -7,7 +7,7 @@ from tailrace.engine.engine import Engine
 from tailrace.engine.intake import Intake, IntakeConfig
 from tailrace.errors import CheckpointError, Overloaded, RefusalReason
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
-from tailrace.records import LoadRecord, Record, RequestRecord, StepProfile, StepRecord
+from tailrace.records import BeginningRecord, LoadRecord, Record, RequestRecord, StepProfile, StepRecord
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
 from tailrace.types import CacheAnswer, FinishReason, OpTime, Refusal, Request, SamplingParams, TokenEvent
@@ -112,6 +112,28 @@ def test_steps_and_requests_are_recorded(bench: Bench) -> None:
         assert record.started_s is not None
         assert record.first_token_s is not None
         assert 0 < record.arrived_s < record.started_s < record.first_token_s < record.finished_s
+
+
+def test_of_a_users_request_it_is_told_when_it_has_its_first_token(bench: Bench) -> None:
+    bench.submit("a", num_prompt_tokens=5)
+    bench.submit("b", num_prompt_tokens=5, max_tokens=1)
+    bench.intake.submit(Request("w", range(200, 205), SamplingParams(max_tokens=1), is_warmup=True))
+    bench.intake.submit(Request("r", range(300, 305), SamplingParams(max_tokens=3), output_ids=(305,)))
+    bench.run()
+
+    beginnings = {record.request_id: record for record in bench.records if isinstance(record, BeginningRecord)}
+    ends = {record.request_id: record for record in bench.records if isinstance(record, RequestRecord)}
+    places = {id(record): place for place, record in enumerate(bench.records)}
+    assert set(beginnings) == {"a", "b"}
+    assert set(ends) == {"a", "b", "w", "r"}
+    for request_id, beginning in beginnings.items():
+        ended = ends[request_id]
+        assert (beginning.arrived_s, beginning.started_s) == (ended.arrived_s, ended.started_s)
+        assert (beginning.first_token_s, beginning.prefix) == (ended.first_token_s, ended.prefix)
+        assert beginning.num_prompt_tokens == 5
+        assert places[id(beginning)] < places[id(ended)]
+    assert (ends["a"].num_resumed_tokens, ends["a"].max_tokens) == (0, 3)
+    assert ends["r"].num_resumed_tokens == 1
 
 
 def test_the_first_token_of_a_request_says_how_it_came_about(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from tailrace.errors import RefusalReason
 from tailrace.records import LoadRecord, PoolRecord, PreemptionCount, RequestRecord, StepRecord
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason, PreemptionCause
+from tests.support.beginnings import beginning_of
 
 STEP = StepRecord(
     step_id=1,
@@ -120,9 +121,9 @@ def test_what_was_preempted_is_shown_by_class_and_cause(metrics: Metrics) -> Non
 
 
 def test_the_figures_of_a_request_are_those_of_its_class(metrics: Metrics) -> None:
-    metrics.record(GOOD)
-    metrics.record(replace(GOOD, class_name="bronze", first_token_s=3.0))
-    metrics.record(replace(GOOD, class_name=""))
+    for request in (GOOD, replace(GOOD, class_name="bronze", first_token_s=3.0), replace(GOOD, class_name="")):
+        metrics.record(beginning_of(request))
+        metrics.record(request)
     shown = samples(metrics)
     for name, count in (("gold", 1), ("silver", 1), ("bronze", 1)):
         assert shown[f'tailrace_requests_finished_total{{class="{name}",finished_reason="stop"}}'] == count
@@ -165,6 +166,49 @@ def test_who_was_refused_did_not_finish(metrics: Metrics) -> None:
     metrics.record(replace(GONE, refused_for=RefusalReason.QUEUE_TIMEOUT, finish_reason=FinishReason.ERROR))
     after = samples(metrics)
     assert {name for name in after if name.startswith(("tailrace", "vllm")) and after[name] != before[name]} == set()
+
+
+def test_of_a_request_that_another_engine_began_only_what_is_known_counts(metrics: Metrics) -> None:
+    """Its first token came long ago, when nobody here had heard of it."""
+    late = replace(GOOD, started_s=9.0, first_token_s=10.0, finished_s=12.0, num_resumed_tokens=30)
+    metrics.record(late)
+    shown = samples(metrics)
+    assert shown['tailrace_requests_finished_total{class="gold",finished_reason="stop"}'] == 1
+    assert shown['tailrace_request_seconds_sum{class="gold"}'] == 11
+    assert shown['tailrace_output_tokens_total{class="gold"}'] == 41
+    assert of_gold(metrics, "requests_on_target_total") == 1
+    for name in (
+        "time_to_first_token_seconds",
+        "request_queue_seconds",
+        "request_prefill_seconds",
+        "request_decode_seconds",
+        "request_inference_seconds",
+        "request_time_per_output_token_seconds",
+    ):
+        assert shown[f'tailrace_{name}_count{{class="gold"}}'] == 0, name
+    assert of_gold(metrics, "requests_admitted_total") == 0
+
+
+def test_figures_of_a_traced_request_lead_to_its_trace(metrics: Metrics) -> None:
+    traced = replace(GOOD, trace=f"00-{'a' * 32}-{'b' * 16}-01")
+    metrics.record(beginning_of(traced))
+    metrics.record(traced)
+    metrics.record(beginning_of(GOOD))
+    text = metrics.render("application/openmetrics-text")[0].decode()
+    found = {line.split("{")[0]: line.split(" # ")[1] for line in text.splitlines() if " # {" in line}
+    assert {name for name in found if name.startswith("tailrace_")} == {
+        f"tailrace_{name}_seconds_bucket"
+        for name in (
+            "time_to_first_token",
+            "request_queue",
+            "request_prefill",
+            "request_decode",
+            "request_inference",
+            "request_time_per_output_token",
+            "request",
+        )
+    }
+    assert all(exemplar.startswith(f'{{trace_id="{"a" * 32}"}} ') for exemplar in found.values())
 
 
 def test_labels_are_the_configured_classes_and_no_others() -> None:

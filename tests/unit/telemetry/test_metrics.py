@@ -3,12 +3,13 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tailrace.records import LoadRecord, PoolRecord, RequestRecord, ResidencyCounts, StepRecord
+from tailrace.records import BeginningRecord, LoadRecord, PoolRecord, RequestRecord, ResidencyCounts, StepRecord
 from tailrace.telemetry.catalog import CATALOG, Kind
 from tailrace.telemetry.derived import STANDARD_SERIES, VLLM_SERIES
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.telemetry.series import Histogram
 from tailrace.types import FinishReason, Level, MissReason, PrefixReport
+from tests.support.beginnings import beginning_of
 
 VLLM = '{engine="0",model_name="tiny"}'
 
@@ -53,6 +54,8 @@ STEPS = [
         num_blocks_cached=2,
         num_blocks_total=10,
         pool=PoolRecord(num_sealed=5, num_filling=1, num_idle=2, num_free=2, num_evicted_total=1),
+        num_sequences=7,
+        num_deferred=1,
     ),
     StepRecord(
         step_id=2,
@@ -72,6 +75,8 @@ STEPS = [
         num_blocks_cached=3,
         num_blocks_total=10,
         pool=POOL,
+        predicted_s=0.125,
+        num_sequences=3,
     ),
 ]
 
@@ -81,7 +86,9 @@ def cached(num_tokens: int, reason: MissReason | None = MissReason.NEVER_SEEN) -
 
 
 REQUESTS = [
-    RequestRecord("a", 1.0, 2.0, 4.0, 8.0, 64, cached(48, MissReason.OTHER_SALT), 5, 0, FinishReason.STOP),
+    RequestRecord(
+        "a", 1.0, 2.0, 4.0, 8.0, 64, cached(48, MissReason.OTHER_SALT), 5, 0, FinishReason.STOP, max_tokens=20
+    ),
     RequestRecord("b", 1.0, 1.5, 2.0, 2.0, 10, cached(0), 1, 1, FinishReason.LENGTH),
     RequestRecord("c", 1.0, 1.5, None, 3.0, 20, cached(16, None), 0, 0, FinishReason.ABORT),
     RequestRecord("d", 1.0, None, None, 3.0, 30, cached(0), 0, 0, FinishReason.ABORT),
@@ -91,10 +98,12 @@ REQUESTS = [
 @pytest.fixture
 def metrics() -> Metrics:
     metrics = Metrics(model_name="tiny", version="1.2.3")
-    metrics.engine.begin(block_tokens=16, num_blocks=10)
+    metrics.engine.begin(block_tokens=16, num_blocks=10, budget_tokens=512)
     for step in STEPS:
         metrics.record(step)
     for request in REQUESTS:
+        if request.first_token_s is not None:
+            metrics.record(beginning_of(request))
         metrics.record(request)
     return metrics
 
@@ -114,6 +123,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (f"vllm:num_requests_running{VLLM}", 3),
         ("tailrace_requests_waiting", 0),
         (f"vllm:num_requests_waiting{VLLM}", 0),
+        ("tailrace_requests_deferred", 0),
         ("tailrace_kv_blocks", 10),
         ("tailrace_kv_blocks_used", 5),
         ("tailrace_kv_blocks_cached", 3),
@@ -164,6 +174,15 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (f"vllm:request_generation_tokens_sum{VLLM}", 6),
         (f"vllm:iteration_tokens_total_sum{VLLM}", 103),
         (f"vllm:iteration_tokens_total_count{VLLM}", 2),
+        ("tailrace_step_budget_tokens", 512),
+        ("tailrace_step_sequences_sum", 7 + 3),
+        ('tailrace_step_sequences_bucket{le="4.0"}', 1),
+        ('tailrace_step_prediction_seconds_total{time="predicted"}', 0.125),
+        ('tailrace_step_prediction_seconds_total{time="real"}', 0.25),
+        ('tailrace_requests_admitted_total{class="silver"}', 3),
+        (f"vllm:request_prefill_kv_computed_tokens_sum{VLLM}", 64 - 48 + 10 + 20 - 16),
+        (f"vllm:request_params_max_tokens_sum{VLLM}", 20),
+        (f"vllm:request_params_max_tokens_count{VLLM}", 1),
         ("tailrace_step_seconds_sum", 1.125 + 0.625),
         ('tailrace_step_seconds_bucket{le="1.0"}', 1),
         ('tailrace_step_seconds_bucket{le="2.0"}', 2),
@@ -187,6 +206,29 @@ def samples(metrics: Metrics) -> dict[str, float]:
 )
 def test_a_series_has_the_value_computed_by_hand(metrics: Metrics, name: str, value: float) -> None:
     assert samples(metrics)[name] == value
+
+
+def test_what_is_known_of_a_request_with_its_first_token_is_shown_before_it_ends() -> None:
+    metrics = Metrics(model_name="tiny", version="0")
+    metrics.record(beginning_of(REQUESTS[0]))
+    shown = samples(metrics)
+    assert shown['tailrace_time_to_first_token_seconds_sum{class="silver"}'] == 3
+    assert shown['tailrace_request_queue_seconds_sum{class="silver"}'] == 1
+    assert shown['tailrace_request_prefill_seconds_sum{class="silver"}'] == 2
+    assert shown['tailrace_requests_admitted_total{class="silver"}'] == 1
+    assert shown["tailrace_prompt_tokens_total"] == 64
+    assert shown["tailrace_prompt_tokens_cached_total"] == 48
+    assert shown['tailrace_prefix_misses_total{reason="other_salt"}'] == 1
+    assert shown[f"vllm:e2e_request_latency_seconds_count{VLLM}"] == 0
+
+
+def test_who_waits_for_a_prefix_is_told_from_who_waits_for_capacity(metrics: Metrics) -> None:
+    metrics.record(STEPS[0]._replace(num_waiting=5, num_deferred=2))
+    shown = samples(metrics)
+    waiting = "vllm:num_requests_waiting_by_reason"
+    assert shown["tailrace_requests_deferred"] == 2
+    assert shown[f'{waiting}{{engine="0",model_name="tiny",reason="capacity"}}'] == 3
+    assert shown[f'{waiting}{{engine="0",model_name="tiny",reason="deferred"}}'] == 2
 
 
 def test_gauges_follow_what_aborts_changed_between_steps(metrics: Metrics) -> None:
@@ -315,8 +357,6 @@ def test_resident_bytes_are_asked_for_when_somebody_looks(metrics: Metrics) -> N
 def test_the_error_of_a_prediction_is_in_parts_of_what_came(metrics: Metrics, predicted_s: float, error: float) -> None:
     name = "tailrace_time_to_first_token_prediction_error_ratio"
     assert samples(metrics)[f"{name}_count"] == 0
-    metrics.record(
-        RequestRecord("f", 1.0, 2.0, 5.0, 8.0, 64, None, 5, 0, FinishReason.STOP, predicted_ttft_s=predicted_s)
-    )
+    metrics.record(BeginningRecord("f", "gold", 1.0, 2.0, 5.0, 64, None, predicted_ttft_s=predicted_s))
     assert samples(metrics)[f"{name}_count"] == 1
     assert samples(metrics)[f"{name}_sum"] == error

@@ -13,6 +13,7 @@ from tailrace.telemetry.feed.readings import Reading
 from tailrace.telemetry.lives import RequestLife
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import Beginning, FinishReason, Level, PrefixReport
+from tests.support.beginnings import beginning_of
 
 FACTS = ServerFacts("m", "1", budget_tokens=512, num_api_processes=1, started_s=100.0)
 
@@ -89,8 +90,9 @@ def test_rates_classes_and_levels_are_those_of_the_time_between_frames(server: S
     server.frame(400.0)
     for step_id in range(1, 5):
         server.engine.record(_step(step_id, num_prefill=100))
-    server.engine.record(_ended("a", 0.5))
-    server.engine.record(_ended("b", 3.0))
+    for ended in (_ended("a", 0.5), _ended("b", 3.0)):
+        server.engine.record(beginning_of(ended))
+        server.engine.record(ended)
     server.engine.levels.watch(lambda: [LevelReport(Level.HOST, True, 7, 500, 1000, 0, 0, 0, 0.0, 0, 0, 0, 0)])
     frame = server.frame(402.0)
     assert frame["rates"] == {
