@@ -5,11 +5,21 @@ from pathlib import Path
 from typing import Literal
 
 from tailrace.classes import STANDARD, ServiceClasses
+from tailrace.frontends.trace_sampler import TraceSampler
 from tailrace.levels.config import LevelsConfig
 from tailrace.rules.rule import Rule
 from tailrace.weights.precision import AS_STORED, KvCacheDtype, Precision
 
-__all__ = ["EngineConfig", "KvCacheDtype", "KvEventsConfig", "LazyExperts", "ModelSource", "ServeConfig", "WarmConfig"]
+__all__ = [
+    "EngineConfig",
+    "KvCacheDtype",
+    "KvEventsConfig",
+    "LazyExperts",
+    "ModelSource",
+    "OtlpConfig",
+    "ServeConfig",
+    "WarmConfig",
+]
 
 LazyExperts = int | Literal["auto"] | None
 """Bytes of memory for experts that are loaded when they are chosen; auto: half of what is free beside the KV cache.
@@ -82,6 +92,14 @@ class KvEventsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OtlpConfig:
+    """A collector of traces, such as http://localhost:4318, and which of them it gets."""
+
+    url: str
+    sampler: TraceSampler = field(default_factory=TraceSampler)
+
+
+@dataclass(frozen=True, slots=True)
 class ServeConfig:
     source: ModelSource = field(default_factory=ModelSource)
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -106,3 +124,4 @@ class ServeConfig:
     patience_s: float = 10.0  # with an engine that hangs
     rules: tuple[Rule, ...] = ()  # what is done when something has been wrong for a while
     drain_s: float = 30.0  # what requests under way have to end when the server is told to stop
+    otlp: OtlpConfig | None = None  # who gets traces; None: nobody

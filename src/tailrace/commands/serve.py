@@ -26,6 +26,7 @@ from tailrace.config import (
     KvCacheDtype,
     KvEventsConfig,
     ModelSource,
+    OtlpConfig,
     ServeConfig,
     WarmConfig,
 )
@@ -35,6 +36,7 @@ from tailrace.frontends.class_file import read_classes
 from tailrace.frontends.exposure import check_exposure
 from tailrace.frontends.http.cors import check_origins
 from tailrace.frontends.rule_file import read_rules
+from tailrace.frontends.trace_sampler import TraceSampler
 from tailrace.levels.config import DISK_BYTES, HOST_DIRECTORY, LevelsConfig
 from tailrace.loading import PlannedModel
 from tailrace.rules.rule import Rule
@@ -42,6 +44,7 @@ from tailrace.rules.standard import standard_rules
 from tailrace.serving import run as serving
 from tailrace.serving.children import process_name
 from tailrace.serving.shared import Places
+from tailrace.serving.traces import check_otlp
 from tailrace.telemetry.log_lines import write_json_log
 from tailrace.weights.losses import losses
 from tailrace.weights.precision import Precision
@@ -113,6 +116,7 @@ def run(
     kv_events: str | None = None,
     kv_events_topic: str | None = None,
     log_format: Literal["text", "json"] = "text",
+    otlp: str | None = None,
 ) -> None:
     """Serve a model over an OpenAI-compatible HTTP API.
 
@@ -234,6 +238,9 @@ def run(
         What subscribers of --kv-events subscribe to; llm-d expects kv@POD@MODEL [kv-events].
     log_format
         How the log is written to standard error: json is an object a line, with the request and the trace it is about.
+    otlp
+        Collector of OpenTelemetry that gets a trace of each request, over HTTP, such as http://localhost:4318. The
+        standard's variables, such as OTEL_SERVICE_NAME and OTEL_TRACES_SAMPLER, say more [none].
     """
     if kv_disk_size is not None and kv_disk is None:
         raise SetupError("--kv-disk-size bounds what --kv-disk keeps: give a directory with --kv-disk, too")
@@ -296,6 +303,7 @@ def run(
             patience_s=hang_timeout,
             drain_s=drain_timeout,
             rules=acting,
+            otlp=_otlp(otlp),
         ),
         on_planned=partial(_say_bound, notice),
         on_ready=partial(_announce, notice, engine.classes),
@@ -314,6 +322,14 @@ def _rules(given: Path | Literal["none"] | None, classes: ServiceClasses, config
     if given == "none":
         return ()
     return standard_rules(classes, config.levels) if given is None else read_rules(Path(given), classes, config.levels)
+
+
+def _otlp(url: str | None) -> OtlpConfig | None:
+    if url is None:
+        return None
+    config = OtlpConfig(url, TraceSampler.of(os.environ))
+    check_otlp(config)
+    return config
 
 
 def _events(endpoint: str | None, topic: str | None) -> KvEventsConfig | None:

@@ -30,6 +30,7 @@ from tailrace.frontends.rate_gate import RateGate
 from tailrace.frontends.shm.config import ShmConfig
 from tailrace.frontends.shm.server import serve_shm
 from tailrace.frontends.standing import Client
+from tailrace.frontends.trace_context import Tracing
 from tailrace.frontends.watched_file import WatchedFile, watching
 from tailrace.loading import PlannedModel
 from tailrace.service.bounds import TextBounds
@@ -38,6 +39,7 @@ from tailrace.service.service import TextService
 from tailrace.service.warm import Warmer
 from tailrace.serving.shared import Places, Shared
 from tailrace.serving.supervisor import WAKE_SIGNAL
+from tailrace.serving.traces import sending_spans
 from tailrace.serving.warming import KeptPrompts, ListedPrompts, start_warming
 from tailrace.telemetry.feed.builder import FrameBuilder, ServerFacts
 from tailrace.telemetry.feed.process import ProcessView, decode_view
@@ -68,11 +70,13 @@ class ApiProcess:
         self._shared = shared
         self._places = places
         self._api_keys = ApiKeys(clients)
+        self._tracing = Tracing(None if config.otlp is None else config.otlp.sampler)
 
     def run(self, index: int, generation: int, metrics: Metrics, listed: ListedPrompts) -> None:
         """Answer until SIGTERM or SIGINT, and then what is under way."""
         faulthandler.enable()
-        uvloop.run(self._run(index, generation, metrics, listed))
+        with sending_spans(self._config.otlp, metrics, self._plan.card(self._config.name).name):
+            uvloop.run(self._run(index, generation, metrics, listed))
 
     async def _run(self, index: int, generation: int, metrics: Metrics, listed: ListedPrompts) -> None:
         config, page = self._config, self._shared.worker_pages[index]
@@ -92,6 +96,7 @@ class ApiProcess:
             gate=gate,
             patience=Patience(config.keep_alive_s, config.stall_s),
             cors=Cors(frozenset(config.cors_origins)),
+            tracing=self._tracing,
         )
         store = ResumeStore(self._shared.streams, owner=index, num_owners=len(self._shared.channels))
         streams = ResumableStreams(late, store, metrics.http, http_config)
@@ -147,11 +152,13 @@ class ApiProcess:
             from tailrace.frontends.grpc.config import GrpcConfig  # noqa: PLC0415  (an extra, with threads: not before the fork)
             from tailrace.frontends.grpc.serve import serve_grpc  # noqa: PLC0415  (as above)
 
-            grpc = GrpcConfig(__version__, config.admin_key, self._api_keys, gate, stall_s=config.stall_s)
+            grpc = GrpcConfig(
+                __version__, config.admin_key, self._api_keys, gate, tracing=self._tracing, stall_s=config.stall_s
+            )
             address = self._places.grpc_address
             yield serve_grpc(service, grpc, metrics.grpc, address, stop=drain, grace_s=config.drain_s)
         if (lobby := self._places.lobby) is not None:
-            bounds = ShmConfig(stall_s=config.stall_s)
+            bounds = ShmConfig(stall_s=config.stall_s, tracing=self._tracing)
             yield serve_shm(lobby, service, metrics.shm, bounds, stop=drain, grace_s=config.drain_s)
 
     async def _open(

@@ -21,6 +21,7 @@ from tailrace.telemetry.request_catalog import REQUEST_CATALOG
 from tailrace.telemetry.residency_catalog import RESIDENCY_CATALOG
 from tailrace.telemetry.rule_catalog import RULE_CATALOG
 from tailrace.telemetry.shm_catalog import SHM_CATALOG
+from tailrace.telemetry.span_catalog import SPAN_CATALOG
 from tailrace.telemetry.step_catalog import STEP_CATALOG
 
 __all__ = ["CATALOG", "GROUPS", "Group", "Kind", "Metric"]
@@ -44,6 +45,7 @@ GROUPS = (
     Group("HTTP", HTTP_CATALOG),
     Group("gRPC", GRPC_CATALOG),
     Group("Shared memory", SHM_CATALOG),
+    Group("Spans for a collector of traces", SPAN_CATALOG),
     Group("Events and rules", RULE_CATALOG),
     Group("Processes", PROCESS_CATALOG),
 )

@@ -1,10 +1,11 @@
 """The latest requests of this process, each from its head to its end: what traces, attribution and the console show."""
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
-from tailrace.types import Beginning
+from tailrace.types import Beginning, SamplingParams
 
 __all__ = ["LifeLog", "RequestLife"]
 
@@ -31,12 +32,22 @@ class RequestLife(msgspec.Struct, kw_only=True, eq=False):
     num_output_tokens: int = 0
     found: dict[str, int] = msgspec.field(default_factory=dict)  # prompt tokens that needed no computing, by level
     miss_reason: str | None = None  # why there were no more
+    parent_span_id: str = ""  # of who asked, in the trace
+    trace_state: str = ""  # W3C tracestate, as it came
+    sampling: SamplingParams | None = None  # as its client asked
+    seed: int | None = None
+    num_choices: int = 1
+    is_streamed: bool = False
+    status: int | None = None  # of HTTP
+    answer_id: str = ""
+    resumed_s: list[float] = msgspec.field(default_factory=list)  # when another engine took the place of one that died
 
 
 class LifeLog:
     """Of those that are open all up to a bound, of those that have ended the latest. One thread writes and reads."""
 
     def __init__(self, *, max_open: int = 1024, max_ended: int = 256) -> None:
+        self.on_end: Callable[[RequestLife], None] = lambda life: None  # is told of each that has ended
         self._max_open = max_open
         self._open: dict[str, RequestLife] = {}
         self._ended: deque[RequestLife] = deque(maxlen=max_ended)
@@ -50,6 +61,13 @@ class LifeLog:
         """It is over, however it was."""
         self._open.pop(life.request_id, None)
         self._ended.append(life)
+        self.on_end(life)
+
+    def engine_replaced(self, now_s: float) -> None:
+        """One has died: another goes on with those that were submitted."""
+        for life in self._open.values():
+            if life.submitted_s is not None:
+                life.resumed_s.append(now_s)
 
     def lives(self) -> list[RequestLife]:
         """Newest first; those that are open before the others."""

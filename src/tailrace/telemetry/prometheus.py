@@ -38,6 +38,7 @@ from tailrace.telemetry.series import (
     samples_of,
 )
 from tailrace.telemetry.shm import ShmMetrics
+from tailrace.telemetry.span_counts import SpanCounts
 
 __all__ = ["Metrics"]
 
@@ -68,13 +69,14 @@ class Metrics:
         self.levels = LevelMetrics()
         self.gc_pauses = GcPauses()
         self.feed = ProcessFeed(self.lives)
+        self.spans = SpanCounts()
         self.events = EventLog()
         self.rules = RuleReports()
         self.process = ProcessMetrics(process)
         self._build = LabelledNumber(process_catalog.BUILD_INFO)
         self._build.set(1, version, model_name)
         engine = (*self.engine.series, *self.engine_time.series, *self.pool.series, *self.levels.series)
-        own = (*self.events.series, *self.gc_pauses.series, *self.process.series)
+        own = (*self.spans.series, *self.events.series, *self.gc_pauses.series, *self.process.series)
         self._asked: tuple[_Asked, ...] = (
             self.experts,
             self.residency,

@@ -8,8 +8,9 @@ import pytest
 from tailrace.app import PlannedModel, plan_model
 from tailrace.cli import main
 from tailrace.commands import serve
-from tailrace.config import EngineConfig, KvEventsConfig, ModelSource, ServeConfig, WarmConfig
+from tailrace.config import EngineConfig, KvEventsConfig, ModelSource, OtlpConfig, ServeConfig, WarmConfig
 from tailrace.errors import SetupError
+from tailrace.frontends.trace_sampler import TraceSampler
 from tailrace.levels.config import LevelsConfig
 from tailrace.ops.api import Progress
 from tailrace.serving.shared import Places
@@ -110,6 +111,18 @@ def test_a_log_of_json_has_what_is_announced_too(served: list[ServeConfig], monk
     assert served == [ServeConfig()]
     assert notices[0] == "begun by the supervisor"
     assert notices[-1].startswith("Serving at http://127.0.0.1:")
+
+
+def test_traces_go_where_it_is_said_as_many_as_the_variables_say(
+    served: list[ServeConfig], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
+    assert main(["serve", "--otlp", "http://collector:4318"]) == 0
+    assert served[0].otlp == OtlpConfig("http://collector:4318", TraceSampler(0.25))
+    assert main(["serve", "--otlp", "collector"]) == 1
+    assert "--otlp 'collector' is no address of a collector" in capsys.readouterr().err
+    assert len(served) == 1
 
 
 def test_keys_and_values_are_kept_as_the_map_says(served: list[ServeConfig]) -> None:

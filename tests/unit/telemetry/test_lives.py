@@ -34,3 +34,21 @@ def test_more_open_requests_than_the_bound_are_known_from_their_end_on() -> None
     assert log.find("b") is None
     log.end(second)
     assert log.find("b") is second
+
+
+def test_each_life_that_ends_is_told() -> None:
+    log, ended = LifeLog(), list[RequestLife]()
+    log.on_end = ended.append
+    log.begin(_life("a"))
+    log.end(first := _life("b"))
+    assert ended == [first]
+
+
+def test_who_was_submitted_when_an_engine_died_is_told_of_the_next() -> None:
+    log, waiting, reading, done = LifeLog(), _life("a"), _life("b"), _life("c")
+    for each in (waiting, reading, done):
+        log.begin(each)
+    waiting.submitted_s = done.submitted_s = 1.0
+    log.end(done)
+    log.engine_replaced(5.0)
+    assert (waiting.resumed_s, reading.resumed_s, done.resumed_s) == ([5.0], [], [])
