@@ -9,20 +9,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.console.scripted_server import ScriptedServer, scripted_server
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 30_000  # of a busy machine; what is there sooner is taken sooner
+
+
+def chromium() -> str:
+    """The program of the system; Playwright's own is not fetched."""
+    program = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    assert program, "there is no Chromium: `make test` installs it, or: apt-get install chromium"
+    return program
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    program = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    assert program, "there is no Chromium: `make test` installs it, or: apt-get install chromium"
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield browser
         browser.close()
 

@@ -32,7 +32,7 @@ from tests.architecture.tree import PACKAGE
 from tests.console.frames import LONG_LIFE, REQUEST_ID, frame
 from tests.support.scripted_service import ScriptedService, Step, call, finish, thought, token
 
-__all__ = ["MARKDOWN", "POLICY", "ScriptedServer", "scripted_server"]
+__all__ = ["MARKDOWN", "POLICY", "SCRIPTS", "ScriptedServer", "scripted_server", "slowly", "words"]
 
 STATIC = PACKAGE / "frontends" / "console" / "static"
 POLICY = "default-src 'self'"
@@ -69,11 +69,13 @@ class _Pause(asyncio.Event):
         return True
 
 
-def _slowly(steps: Sequence[Step]) -> list[Step]:
+def slowly(steps: Sequence[Step]) -> list[Step]:
+    """The same, with a moment before each."""
     return [each for step in steps for each in (_Pause(), step)]
 
 
-def _words(text: str) -> list[Step]:
+def words(text: str) -> list[Step]:
+    """A token a word."""
     return [token(piece) for piece in text.replace(" ", " \0").split("\0")]
 
 
@@ -82,18 +84,18 @@ def _refuse() -> Sequence[Step]:
 
 
 SCRIPTS: dict[str, Callable[[], Sequence[Step]]] = {
-    "markdown": lambda: [*_slowly(_words(MARKDOWN)), finish()],
-    "think": lambda: [*_slowly([thought("Let me "), thought("see."), *_words("It is 42.")]), finish()],
+    "markdown": lambda: [*slowly(words(MARKDOWN)), finish()],
+    "think": lambda: [*slowly([thought("Let me "), thought("see."), *words("It is 42.")]), finish()],
     "call": lambda: [
         call(0, name="weather"),
         call(0, '{"city":'),
         call(0, '"Ulm"}'),
         finish(reason=FinishReason.TOOL_CALLS),
     ],
-    "endless": lambda: _slowly(_words("word " * 2000)),
-    "long": lambda: [*_words("A sentence of seven words is here.\n\n" * 800), finish()],
+    "endless": lambda: slowly(words("word " * 2000)),
+    "long": lambda: [*words("A sentence of seven words is here.\n\n" * 800), finish()],
     "refuse": _refuse,
-    "break": lambda: [*_words("Half of it"), RuntimeError("the engine is gone")],
+    "break": lambda: [*words("Half of it"), RuntimeError("the engine is gone")],
 }
 
 
@@ -101,7 +103,7 @@ def _script_of(generation: Generation) -> Sequence[Step]:
     assert isinstance(generation.prompt, ChatPrompt)
     asked = str(generation.prompt.messages[-1]["content"])
     script = SCRIPTS.get(asked.split(maxsplit=1)[0])
-    return script() if script else [*_slowly(_words(f"You said: {asked}")), finish()]
+    return script() if script else [*slowly(words(f"You said: {asked}")), finish()]
 
 
 @dataclass

@@ -23,7 +23,8 @@ export async function ask(path, options = {}) {
     const response = await sent(path, options);
     if (response.ok) return response;
     const error = await failure(response);
-    if (error.status !== 401 || !(await askForKey(error.message))) throw error;
+    const reason = key.get() ? `The server did not take this key: ${error.message}` : error.message;
+    if (error.status !== 401 || !(await askForKey(reason))) throw error;
   }
 }
 

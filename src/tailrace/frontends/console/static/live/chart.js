@@ -5,14 +5,15 @@ import { useCell } from "../cell.js";
 import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 
 const HEIGHT_PX = 150;
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
 const FONT = "11px system-ui, sans-serif";
 
 /**
  * @typedef {{name: string, colour: string, values: (number | null)[], isTarget?: boolean}} Line
  * @param {{title: string, times: number[], windowS: number, lines: Line[], format: (value: number | null) => string,
- *   height?: number}} props
+ *   height?: number, isWhole?: boolean}} props
  */
-export function Chart({ title, times, windowS, lines, format, height = HEIGHT_PX }) {
+export function Chart({ title, times, windowS, lines, format, height = HEIGHT_PX, isWhole = false }) {
   const place = useRef(null);
   const drawn = useRef(null);
   const latest = useRef({});
@@ -21,7 +22,7 @@ export function Chart({ title, times, windowS, lines, format, height = HEIGHT_PX
   latest.current = { windowS, end: times.at(-1) ?? 0 };
 
   useLayoutEffect(() => {
-    const chart = new uPlot(options(lines, format, height, latest, setPointed), [[], ...lines.map(() => [])], place.current);
+    const chart = new uPlot(options({ lines, format, height, isWhole }, latest, setPointed), [[], ...lines.map(() => [])], place.current);
     const resized = new ResizeObserver(([{ contentRect }]) => chart.setSize({ width: contentRect.width, height }));
     resized.observe(place.current);
     drawn.current = chart;
@@ -49,7 +50,7 @@ function Legend({ line, value }) {
   </span>`;
 }
 
-function options(lines, format, height, latest, setPointed) {
+function options({ lines, format, height, isWhole }, latest, setPointed) {
   const axis = { stroke: colour("quiet"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: FONT };
   return {
     width: 300,
@@ -62,7 +63,7 @@ function options(lines, format, height, latest, setPointed) {
     },
     axes: [
       { ...axis, size: 24, splits: () => splits(latest.current), values: (chart, at) => at.map((each) => ago(latest.current.end - each)) },
-      { ...axis, size: 58, values: (chart, at) => at.map(format) },
+      { ...axis, size: 58, values: (chart, at) => at.map(format), ...(isWhole && { incrs: WHOLE }) },
     ],
     series: [{}, ...lines.map(series)],
     hooks: { setCursor: [(chart) => setPointed(chart.cursor.idx ?? null)] },

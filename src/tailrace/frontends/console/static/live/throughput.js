@@ -24,6 +24,7 @@ export function Throughput({ history: { points } }) {
     <${Chart}
       ...${shared}
       title="Requests"
+      isWhole=${true}
       format=${count}
       lines=${[
         { name: "running", colour: "series-1", values: total("running") },
