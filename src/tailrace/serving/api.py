@@ -37,6 +37,7 @@ from tailrace.service.bounds import TextBounds
 from tailrace.service.late import LateService
 from tailrace.service.service import TextService
 from tailrace.service.warm import Warmer
+from tailrace.serving.family import find_family
 from tailrace.serving.shared import Places, Shared
 from tailrace.serving.supervisor import WAKE_SIGNAL
 from tailrace.serving.traces import sending_spans
@@ -45,6 +46,7 @@ from tailrace.telemetry.feed.builder import FrameBuilder, ServerFacts
 from tailrace.telemetry.feed.process import ProcessView, decode_view
 from tailrace.telemetry.life_metrics import LifeMetrics
 from tailrace.telemetry.pages import MetricsPage, Snapshot, collect
+from tailrace.telemetry.profile import ALL, Profiler
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
 
@@ -102,8 +104,9 @@ class ApiProcess:
         streams = ResumableStreams(late, store, metrics.http, http_config)
         server = _WholeServer(self._shared, index, metrics)
         feed = LiveFeed(self._frames(server, late).make)
+        profiler = Profiler(partial(_profiled, os.getppid()), self._shared.profile_turn)
         console = Console(server, feed, metrics.http, http_config.patience) if config.has_console else None
-        app = create_app(late, metrics, http_config, server, streams, console=console)
+        app = create_app(late, metrics, http_config, server, streams, console=console, profiler=profiler)
         stop, drain = asyncio.Event(), asyncio.Event()
         beating = asyncio.create_task(_beat(self._shared.board, index))
         opening = asyncio.create_task(self._open(index, generation, late, listed, stop, paths=metrics.paths))
@@ -245,6 +248,11 @@ class _WholeServer:
 
     def _others(self, pages: Sequence[MetricsPage]) -> list[MetricsPage]:
         return [page for place, page in enumerate(pages) if place != self.index]
+
+
+def _profiled(supervisor: int) -> dict[str, int]:
+    """Whom one may look into."""
+    return {**find_family(supervisor), ALL: supervisor}
 
 
 def _stop_if_failed(stop: asyncio.Event, task: asyncio.Task[object]) -> None:

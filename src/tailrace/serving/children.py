@@ -11,6 +11,7 @@ from pathlib import Path
 from setproctitle import getproctitle, setproctitle
 
 from tailrace.errors import EngineError, ModelError, SetupError, TailraceError
+from tailrace.serving.family import let_family_look
 from tailrace.weights.cut_short import say_it_to_parent
 
 __all__ = ["CRASHED", "Child", "fork", "process_name"]
@@ -111,6 +112,7 @@ def _leave_words(words: int, kind: str, message: str) -> None:
 def _settle_in(title: str, parent: int) -> None:
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    let_family_look(parent)
     if os.getppid() != parent:
         os._exit(CRASHED)  # it died before it could take us with it
     signal.set_wakeup_fd(-1)

@@ -18,6 +18,7 @@ from tailrace.loading import PackedModel, PlannedModel, plan_model
 from tailrace.ops.api import Progress
 from tailrace.serving.children import Child, fork
 from tailrace.serving.engine import kv_events, run_engine
+from tailrace.serving.family import let_family_look
 from tailrace.serving.shared import Places, Shared
 from tailrace.serving.supervisor import Supervisor
 from tailrace.serving.warming import ListedPrompts
@@ -143,6 +144,7 @@ class _Server:
             patience_s=self._config.patience_s,
             drain_s=self._config.drain_s,
         )
+        let_family_look(os.getpid())
         freeze_loaded()  # those that are forked share it until they touch it
         with closing(supervisor):
             supervisor.start_workers()

@@ -11,6 +11,7 @@ from tailrace.engine.channel import Channel, make_channels
 from tailrace.frontends.rate_table import RateTable
 from tailrace.frontends.shm.lobby import Lobby
 from tailrace.telemetry.pages import MetricsPage
+from tailrace.telemetry.profile import ProfileTurn
 
 __all__ = ["Places", "Shared"]
 
@@ -42,6 +43,7 @@ class Shared:
     worker_views: tuple[MetricsPage, ...]
     rates: RateTable  # what each client has asked for
     streams: memoryview  # what is kept of streams that may be taken up again, on any API process
+    profile_turn: ProfileTurn
     started_s: float  # monotonic
 
     @classmethod
@@ -55,5 +57,6 @@ class Shared:
             tuple(MetricsPage() for _ in range(num_workers)),
             RateTable.shared(),
             memoryview(mmap.mmap(-1, _STREAM_BYTES)),
+            ProfileTurn(),
             time.monotonic(),
         )

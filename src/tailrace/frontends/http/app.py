@@ -26,6 +26,7 @@ from tailrace.frontends.http.errors import ErrorShape, MethodNotAllowed, PathNot
 from tailrace.frontends.http.exchange import ClientGone, Exchange
 from tailrace.frontends.http.generate import CHAT, COMPLETION, MESSAGE, RESPONSE, Generate
 from tailrace.frontends.http.openai.errors import OPENAI_ERRORS
+from tailrace.frontends.http.profile import ProfileEndpoint
 from tailrace.frontends.http.rate_headers import rate_headers
 from tailrace.frontends.http.resume.streams import ResumableStreams
 from tailrace.frontends.http.rules import RuleEndpoint
@@ -35,6 +36,7 @@ from tailrace.frontends.rate_gate import RateGate, Visit
 from tailrace.service.api import Service
 from tailrace.telemetry.http import HttpMetrics
 from tailrace.telemetry.log_context import LogContext, log_context
+from tailrace.telemetry.profile import Profiler
 from tailrace.telemetry.prometheus import Metrics
 
 __all__ = ["create_app"]
@@ -60,10 +62,12 @@ def create_app(
     streams: ResumableStreams | None = None,
     *,
     console: Console | None = None,
+    profiler: Profiler | None = None,
 ) -> ASGIApp:
     """The application for any ASGI server. It holds no state besides its arguments.
 
     `server` is what this process is a part of; without it, it is alone. Without `streams`, none can be taken up again.
+    `profiler` knows the processes that one may look into.
     """
     server = server or OneProcess(metrics)
     status = StatusEndpoints(service, server, config)
@@ -76,6 +80,9 @@ def create_app(
     routes = [*_routes(_PREFIXES, handlers), *_routes(_ANTHROPIC_PREFIXES, messages, ANTHROPIC_ERRORS)]
     if console is not None:
         routes += _routes(("",), _for_lookers_on(console, config))
+    if profiler is not None:
+        profile = ProfileEndpoint(profiler, AdminKey(config.admin_key), config)
+        routes += _routes(_PREFIXES, [("GET", "/debug/profile", profile.profile)])
     return _HttpApp(Router(routes, redirect_slashes=False, default=_no_route), metrics.http, config.cors)
 
 

@@ -49,12 +49,15 @@ _REFUSALS = {
     "403": "The server has no admin key",
     "404": "No such model or stream",
     "408": "The body stopped coming",
+    "409": "A profile is being taken",
     "410": "The stream is not kept any more",
     "413": "Too much at once",
     "415": "Not JSON in UTF-8",
     "429": "Not now: Retry-After says when",
     "503": "Loading, draining, or without its engine",
 }
+_ORDER = ("seconds", "process", "format", "native")
+_PROFILES = ("image/svg+xml", "application/json", "text/plain")
 _QUERY = ("prompt", "cache_salt", "user_id", "model")
 
 
@@ -98,6 +101,7 @@ _OPERATIONS = (
     _Operation("get", "/version", "Which build this is"),
     _Operation("get", "/debug/experts", "Tokens that each expert has computed"),
     _Operation("get", "/debug/rules", "Rules, which of them act, and since when; for the admin key, if there is one"),
+    _Operation("get", "/debug/profile", "What a process does", "admin", kinds=_PROFILES, query=_ORDER),
     _Operation("get", "/openapi.json", "This document"),
 )
 

@@ -20,6 +20,7 @@ from tailrace.frontends.http.openapi import openapi_document
 from tailrace.frontends.http.resume.store import ResumeStore
 from tailrace.frontends.http.resume.streams import ResumableStreams
 from tailrace.service.api import Generation, Journal, Milestones, Output, SettledGeneration
+from tailrace.telemetry.profile import Profiler, ProfileTurn
 from tailrace.telemetry.prometheus import Metrics
 from tests.support.asgi import Answer, ask, talk
 from tests.support.scripted_service import MODEL, ScriptedService, ScriptedStream
@@ -51,7 +52,8 @@ class Journaled(ScriptedService):
 def app(metrics: Metrics) -> ASGIApp:
     service, config = Journaled(), HttpConfig(version="1.2.3", admin_key=ADMIN)
     store = ResumeStore(memoryview(bytearray(1 << 20)), owner=0, num_owners=1)
-    return create_app(service, metrics, config, streams=ResumableStreams(service, store, metrics.http, config))
+    streams = ResumableStreams(service, store, metrics.http, config)
+    return create_app(service, metrics, config, streams=streams, profiler=Profiler(dict, ProfileTurn()))
 
 
 async def test_it_is_served(app: ASGIApp) -> None:
