@@ -65,9 +65,6 @@ class Collector:
             time.sleep(0.01)
         return spans
 
-    def wait_for(self, num_spans: int) -> list[Received]:
-        return self.wait(lambda spans: len(spans) >= num_spans)
-
     def wait_for_trace(self, trace_id: str) -> list[Received]:
         """The spans of a trace, once its request has ended."""
         spans = self.wait(lambda spans: any(span.trace_id == trace_id for span in spans))

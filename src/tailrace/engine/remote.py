@@ -118,7 +118,8 @@ class RemoteEngine:
 
     `classes` have the targets that were configured. `on_failure` is called on that event loop when what engines publish
     can be read no more, which no other engine would change. `observe_ring` is told how long what came together was on
-    its way, or the last of it. `received_s` is when the latest tokens came.
+    its way, or the last of it; `on_replaced` is called when another engine takes what one that died has left.
+    `received_s` is when the latest tokens came.
     """
 
     def __init__(
@@ -131,10 +132,12 @@ class RemoteEngine:
         max_model_tokens: int,
         on_failure: Callable[[], None],
         observe_ring: ObservePieces | None = None,
+        on_replaced: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._board = board
         self._observe_ring = observe_ring
+        self._on_replaced = on_replaced
         self.received_s = 0.0
         self._bell = channel.worker_bell
         self._max_model_tokens = max_model_tokens
@@ -369,6 +372,8 @@ class RemoteEngine:
         self._generation = generation
         self._outbox.begin(generation)
         self._num_held = 0
+        if self._live:
+            self._on_replaced()
         for live in list(self._live.values()):
             if live.number in suspects and live.is_suspect:
                 about = {"request_id": live.request.request_id, "trace": live.request.trace}

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 from tailrace.errors import RequestError, UnavailableError
 from tailrace.frontends.client_gone import ClientGone
-from tailrace.service.api import Usage
+from tailrace.frontends.trace_context import TraceContext
+from tailrace.service.api import Generation, Usage
 from tailrace.telemetry.lives import LifeLog, RequestLife
 from tailrace.types import FinishReason
 
-__all__ = ["following", "note_usage"]
+__all__ = ["following", "note_asked", "note_trace", "note_usage"]
 
 
 @contextmanager
@@ -28,6 +29,18 @@ def following(lives: LifeLog, life: RequestLife) -> Iterator[None]:
     finally:
         life.ended_s = time.monotonic()
         lives.end(life)
+
+
+def note_trace(life: RequestLife, trace: TraceContext | None) -> None:
+    """It is answered in this span; None: nobody traces it."""
+    if trace is not None:
+        life.trace, life.parent_span_id, life.trace_state = trace.traceparent, trace.parent_span_id, trace.state
+
+
+def note_asked(life: RequestLife, generation: Generation, num_choices: int, *, is_streamed: bool) -> None:
+    """What its client wants, of all that is no content."""
+    life.sampling, life.seed = generation.sampling, generation.seed
+    life.num_choices, life.is_streamed = num_choices, is_streamed
 
 
 def note_usage(life: RequestLife, usage: Usage) -> None:

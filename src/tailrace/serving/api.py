@@ -45,6 +45,7 @@ from tailrace.serving.warming import KeptPrompts, ListedPrompts, start_warming
 from tailrace.telemetry.feed.builder import FrameBuilder, ServerFacts
 from tailrace.telemetry.feed.process import ProcessView, decode_view
 from tailrace.telemetry.life_metrics import LifeMetrics
+from tailrace.telemetry.lives import LifeLog
 from tailrace.telemetry.pages import MetricsPage, Snapshot, collect
 from tailrace.telemetry.profile import ALL, Profiler
 from tailrace.telemetry.prometheus import Metrics
@@ -109,7 +110,9 @@ class ApiProcess:
         app = create_app(late, metrics, http_config, server, streams, console=console, profiler=profiler)
         stop, drain = asyncio.Event(), asyncio.Event()
         beating = asyncio.create_task(_beat(self._shared.board, index))
-        opening = asyncio.create_task(self._open(index, generation, late, listed, stop, paths=metrics.paths))
+        opening = asyncio.create_task(
+            self._open(index, generation, late, listed, stop, paths=metrics.paths, lives=metrics.lives)
+        )
         others = [asyncio.create_task(serving) for serving in self._other_front_ends(late, gate, metrics, drain)]
         for task in (beating, opening, *others):
             task.add_done_callback(partial(_stop_if_failed, stop))
@@ -173,6 +176,7 @@ class ApiProcess:
         stop: asyncio.Event,
         *,
         paths: LifeMetrics,
+        lives: LifeLog,
     ) -> tuple[RemoteEngine, asyncio.Task[None] | None]:
         """Have the text side ready: the first time with its engine, later it may be that there is none just now."""
         shared, plan, classes = self._shared, self._plan, self._config.engine.classes
@@ -184,6 +188,7 @@ class ApiProcess:
             max_model_tokens=plan.max_request_tokens,
             on_failure=stop.set,
             observe_ring=paths.observer("ring"),
+            on_replaced=lambda: lives.engine_replaced(time.monotonic()),
         )
         tally = plan.tally(self._config.warm)
         keep = KeptPrompts(self._config.warm, late.model).keep if index == 0 else None

@@ -3,8 +3,7 @@
 Knows no library and nobody who takes them. What a client or the model said is in none of them.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.telemetry.lives import RequestLife
@@ -13,9 +12,11 @@ from tailrace.types import Beginning, SamplingParams
 __all__ = ["Span", "SpanEvent", "request_span"]
 
 Value = str | int | float | bool | tuple[str, ...]
+Attributes = Mapping[str, Value]
 
 _OPERATIONS = {"chat": "chat", "message": "chat", "response": "chat"}  # of endpoints; others: text_completion
 _PROVIDER = "tailrace"
+_NOTHING: Attributes = {}
 _OUR_FAULTS = ("cancelled", "internal_error", "unavailable")  # of the kinds of errors; others are of who asked
 
 
@@ -26,16 +27,15 @@ class SpanEvent(NamedTuple):
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """From start to end, in monotonic seconds; its children lie within."""
 
     name: str
     start_s: float
     end_s: float
-    attributes: Mapping[str, Value] = field(default_factory=dict)
-    children: tuple["Span", ...] = ()
-    events: tuple[SpanEvent, ...] = ()
+    attributes: Attributes = _NOTHING
+    children: Sequence["Span"] = ()
+    events: Sequence[SpanEvent] = ()
     is_error: bool = False  # by a fault of the server
 
 
@@ -53,8 +53,8 @@ def request_span(life: RequestLife, model: str) -> Span:
         **_asked(life),
         **_answered(life),
     }
-    events = tuple(SpanEvent("tailrace.engine.replaced", at_s) for at_s in life.resumed_s if at_s <= end_s)
-    children = tuple(_within(each, life.accepted_s, end_s) for each in _parts(life, end_s))
+    events = [SpanEvent("tailrace.engine.replaced", at_s) for at_s in life.resumed_s if at_s <= end_s]
+    children = list(_Parts(life.accepted_s, end_s).of(life))
     return Span(
         f"{operation} {model}", life.accepted_s, end_s, attributes, children, events, is_error=life.error in _OUR_FAULTS
     )
@@ -110,34 +110,39 @@ def _answered(life: RequestLife) -> dict[str, Value]:
     return attributes
 
 
-def _parts(life: RequestLife, end_s: float) -> Iterator[Span]:
-    """In the order in which they begin; those that were never reached are left out."""
-    if life.submitted_s is not None:
-        yield Span("prepare", life.accepted_s, life.submitted_s)
-        yield from _engine_parts(life.submitted_s, life.beginning, end_s)
-    if life.received_s is not None:
-        marks = ("first_text", life.text_s), ("first_write", life.written_s)
-        events = tuple(SpanEvent(name, at_s) for name, at_s in marks if at_s is not None)
-        yield Span("stream", life.received_s, end_s, events=events)
+class _Parts:
+    """Makes spans that reach no further than the request: its client may be gone before the engine is told."""
 
+    def __init__(self, start_s: float, end_s: float) -> None:
+        self._start_s = start_s
+        self._end_s = end_s
 
-def _engine_parts(submitted_s: float, beginning: Beginning | None, end_s: float) -> Iterator[Span]:
-    if beginning is None:
-        yield Span("queue", submitted_s, end_s)
-        return
-    started_s = max(beginning.started_s, submitted_s)
-    yield Span("queue", submitted_s, started_s)
-    if beginning.fetch_s > 0.0:  # how long is known, and when is not: at the latest just before it started
-        yield Span("fetch", max(started_s - beginning.fetch_s, submitted_s), started_s)
-    for chunk in beginning.chunks:
-        yield Span("prefill", chunk.planned_s, chunk.computed_s, {"tailrace.tokens": chunk.num_tokens})
-    preempted = {"tailrace.preemptions": beginning.num_preemptions} if beginning.num_preemptions else {}
-    yield Span("decode", beginning.computed_s, end_s, preempted)
+    def of(self, life: RequestLife) -> Iterator[Span]:
+        """In the order in which they begin; those that were never reached are left out."""
+        if life.submitted_s is not None:
+            yield self._span("prepare", self._start_s, life.submitted_s)
+            yield from self._of_engine(life.submitted_s, life.beginning)
+        if life.received_s is not None:
+            marks = ("first_text", life.text_s), ("first_write", life.written_s)
+            events = [SpanEvent(name, self._clamped(at_s)) for name, at_s in marks if at_s is not None]
+            yield self._span("stream", life.received_s, self._end_s)._replace(events=events)
 
+    def _of_engine(self, submitted_s: float, beginning: Beginning | None) -> Iterator[Span]:
+        if beginning is None:
+            yield self._span("queue", submitted_s, self._end_s)
+            return
+        started_s = max(beginning.started_s, submitted_s)
+        yield self._span("queue", submitted_s, started_s)
+        if beginning.fetch_s > 0.0:  # how long is known, and when is not: at the latest just before it started
+            yield self._span("fetch", max(started_s - beginning.fetch_s, submitted_s), started_s)
+        for chunk in beginning.chunks:
+            yield self._span("prefill", chunk.planned_s, chunk.computed_s, {"tailrace.tokens": chunk.num_tokens})
+        preempted = {"tailrace.preemptions": beginning.num_preemptions} if beginning.num_preemptions else _NOTHING
+        yield self._span("decode", beginning.computed_s, self._end_s, preempted)
 
-def _within(span: Span, start_s: float, end_s: float) -> Span:
-    """The same, no further than its parent goes: a client may be gone before the engine is told."""
-    first_s = min(max(span.start_s, start_s), end_s)
-    last_s = min(max(span.end_s, first_s), end_s)
-    events = tuple(SpanEvent(event.name, min(max(event.at_s, first_s), last_s)) for event in span.events)
-    return Span(span.name, first_s, last_s, span.attributes, events=events)
+    def _span(self, name: str, start_s: float, end_s: float, attributes: Attributes = _NOTHING) -> Span:
+        first_s = self._clamped(start_s)
+        return Span(name, first_s, max(first_s, self._clamped(end_s)), attributes)
+
+    def _clamped(self, at_s: float) -> float:
+        return min(max(at_s, self._start_s), self._end_s)

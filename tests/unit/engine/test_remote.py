@@ -24,6 +24,7 @@ class Served:
         self.supervised = Supervised(self.channels)
         self.worker_generation = self.supervised.board.begin_worker(0)
         self.has_failed = False
+        self.num_replaced = 0
         self.remote = self.connect()
         self.events: dict[str, list[TokenEvent]] = {}
         self.readers: dict[str, asyncio.Task[None]] = {}
@@ -36,7 +37,11 @@ class Served:
             classes=STANDARD,
             max_model_tokens=MAX_MODEL_TOKENS,
             on_failure=self._fail,
+            on_replaced=self._note_replaced,
         )
+
+    def _note_replaced(self) -> None:
+        self.num_replaced += 1
 
     @property
     def engine(self) -> ScriptedEngine:
@@ -141,6 +146,7 @@ async def test_a_request_goes_on_where_a_dead_engine_left_it(served: Served) -> 
     assert [served.tokens(each.request_id) for each in asked] == [answer_of(each) for each in asked]
     (resumed, _) = asked
     assert len(served.events[resumed.request_id]) == 9
+    assert served.num_replaced == 1
 
 
 async def test_a_request_that_no_engine_has_seen_waits_for_the_next(served: Served) -> None:

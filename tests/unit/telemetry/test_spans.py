@@ -89,7 +89,7 @@ def test_below_it_is_what_its_time_went_into() -> None:
     prefills = [child.attributes for child in span.children if child.name == "prefill"]
     assert prefills == [{"tailrace.tokens": 128}, {"tailrace.tokens": 60}]
     assert span.children[-2].attributes == {"tailrace.preemptions": 1}
-    assert span.children[-1].events == (SpanEvent("first_text", 10.52), SpanEvent("first_write", 10.53))
+    assert span.children[-1].events == [SpanEvent("first_text", 10.52), SpanEvent("first_write", 10.53)]
 
 
 def test_who_was_refused_in_the_queue_has_waited_until_then_and_broke_nothing() -> None:
@@ -107,7 +107,7 @@ def test_who_was_refused_in_the_queue_has_waited_until_then_and_broke_nothing() 
 def test_a_body_that_could_not_be_read_is_a_span_alone() -> None:
     life = RequestLife(request_id="r", endpoint="completion", class_name="", accepted_s=1.0, ended_s=1.5, status=400)
     span = request_span(life, "tiny")
-    assert (span.name, span.children) == ("text_completion tiny", ())
+    assert (span.name, span.children) == ("text_completion tiny", [])
     assert "tailrace.class" not in span.attributes
 
 
@@ -121,7 +121,7 @@ def test_a_fault_of_the_server_is_an_error_of_its_kind() -> None:
 def test_the_death_of_an_engine_is_an_event() -> None:
     life = life_of_a_chat()
     life.resumed_s = [11.0, 13.0]  # the second after its end
-    assert request_span(life, "tiny").events == (SpanEvent("tailrace.engine.replaced", 11.0),)
+    assert request_span(life, "tiny").events == [SpanEvent("tailrace.engine.replaced", 11.0)]
 
 
 def test_nothing_reaches_beyond_the_request() -> None:

@@ -19,7 +19,7 @@ from tailrace.errors import InvalidRequest, Overloaded
 from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.claim import with_headers
 from tailrace.frontends.faults import log_fault
-from tailrace.frontends.following import following
+from tailrace.frontends.following import following, note_trace
 from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.grpc.config import GrpcConfig
 from tailrace.frontends.grpc.failure import CallRefused, failure_of
@@ -88,8 +88,8 @@ class Call:
             endpoint="grpc",
             class_name="",
             accepted_s=self._arrived_s,
-            trace=self.traceparent,
         )
+        note_trace(life, self.trace)
         with following(self._counts.lives, life):
             yield life
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tailrace.frontends.following import note_asked
 from tailrace.frontends.grpc.answers import AnswerWriter
 from tailrace.frontends.grpc.call import Call, Calls, Handler
 from tailrace.frontends.grpc.requests import claim_of, field_place, generation_of, prompt_of
@@ -40,6 +41,7 @@ class Inference:
             generation = generation_of(request, life.request_id, standing)
             generation = replace(generation, trace=call.traceparent, milestones=life)
             writer = AnswerWriter(generation.n, has_token_ids=request.return_token_ids)
+            note_asked(life, generation, generation.n, is_streamed=True)
             clock = call.clock(life, generation.n)
             await send_answer(await self._service.start(generation), writer, call, visit, clock)
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from tailrace.errors import InvalidRequest
 from tailrace.frontends.charged import charged
 from tailrace.frontends.claim import with_headers
-from tailrace.frontends.following import following
+from tailrace.frontends.following import note_asked
 from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.http.answer import AnswerHead
 from tailrace.frontends.http.anthropic.request import decode_message
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import Exchange
+from tailrace.frontends.http.followed import followed
 from tailrace.frontends.http.gathered import Gathered
 from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.merge import start_all
@@ -73,9 +74,9 @@ class Generate:
             endpoint=self._dialect.endpoint,
             class_name="",
             accepted_s=exchange.arrived_s,
-            trace=exchange.traceparent,
+            answer_id=self._dialect.id_prefix + exchange.unique_id,
         )
-        with following(self._metrics.answers.lives, life):
+        with followed(exchange, self._metrics.answers.lives, life):
             await self._follow(exchange, life)
 
     async def _follow(self, exchange: Exchange, life: RequestLife) -> None:
@@ -83,6 +84,7 @@ class Generate:
         job = self._dialect.decode(body, life.request_id, self._service.model, self._config)
         job = self._placed(job, exchange).followed(life)
         life.class_name = exchange.service_class = job.class_name
+        note_asked(life, job.generations[0], job.num_choices, is_streamed=job.is_streamed)
         life.parsed_s = time.monotonic()
         await exchange.unless_gone(self._answer(exchange, job, life))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tailrace.errors import EngineError, Overloaded, RequestError, RingDamaged, TailraceError, UnavailableError
 from tailrace.frontends.faults import fault_message, log_fault
-from tailrace.frontends.following import following, note_usage
+from tailrace.frontends.following import following, note_asked, note_trace, note_usage
 from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.renaming import renamed
 from tailrace.frontends.shm.asks import decode_ask, field_name
@@ -58,8 +58,8 @@ class Answer:
             endpoint="shm",
             class_name="",
             accepted_s=time.monotonic(),
-            trace="" if trace is None else trace.traceparent,
         )
+        note_trace(self._life, trace)
         self._usage = Usage(0, 0, 0)
         self._ended_by: _LastWord | None = None
         self._has_begun = self._is_saying_last = False
@@ -126,6 +126,7 @@ class Answer:
             generation = decode_ask(content, life.request_id, self._service.classes)
             generation = replace(generation, trace=life.trace, milestones=life)
             life.class_name, life.parsed_s = generation.standing.class_name, time.monotonic()
+            note_asked(life, generation, generation.n, is_streamed=True)
             stream = await self._service.start(generation)
         try:
             life.num_prompt_tokens = stream.prompt_tokens

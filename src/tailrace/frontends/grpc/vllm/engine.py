@@ -8,6 +8,7 @@ from smg_grpc_proto.generated import common_pb2
 from smg_grpc_proto.generated import vllm_engine_pb2 as pb
 
 from tailrace.frontends.admin_key import AdminKey
+from tailrace.frontends.following import note_asked
 from tailrace.frontends.grpc.call import Call, Calls, Handler
 from tailrace.frontends.grpc.sending import send_answer
 from tailrace.frontends.grpc.vllm.answers import AnswerWriter
@@ -73,6 +74,7 @@ class VllmEngine:
             generation = generation_of(request, life.request_id, standing)
             generation = replace(generation, trace=call.traceparent, milestones=life)
             writer = AnswerWriter(generation.n, is_streamed=request.stream)
+            note_asked(life, generation, generation.n, is_streamed=request.stream)
             clock = call.clock(life, generation.n, is_streamed=request.stream)
             stream = await self._service.start(generation)
             await live.begins(stream)

@@ -17,11 +17,11 @@ from typing import Literal
 
 from tailrace.errors import InvalidRequest, RequestError
 from tailrace.frontends.charged import charged
-from tailrace.frontends.following import following
 from tailrace.frontends.gaps import GapClock
 from tailrace.frontends.http.answer import AnswerHead
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.exchange import Exchange
+from tailrace.frontends.http.followed import followed
 from tailrace.frontends.http.job import Job
 from tailrace.frontends.http.openai.form import CHAT, COMPLETION, CompletionsForm
 from tailrace.frontends.http.pulse import Pulse
@@ -96,11 +96,14 @@ class ResumableStreams:
             endpoint=record.shown.kind,
             class_name=settled.standing.class_name,
             accepted_s=exchange.arrived_s,
-            trace=exchange.traceparent,
             parsed_s=time.monotonic(),
+            sampling=settled.sampling,
+            num_choices=settled.n,
+            is_streamed=True,
+            answer_id=record.shown.head.answer_id,
         )
         record = StreamRecord(record.shown, replace(settled, trace=exchange.traceparent))
-        with following(self._metrics.answers.lives, life):
+        with followed(exchange, self._metrics.answers.lives, life):
             await exchange.unless_gone(self._go_on(exchange, kept, record, life))
 
     def _find(self, exchange: Exchange, stream_id: str) -> Kept:
