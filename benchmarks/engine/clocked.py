@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tailrace.ops.api import ResidentExperts, SampleOutputs, SamplingInputs, StepInputs, TokenMasks
 from tailrace.ops.cpu.backend import CpuExecutable
+from tailrace.types import OpTime
 
 __all__ = ["CallTimes", "ClockedExecutable"]
 
@@ -66,6 +67,12 @@ class ClockedExecutable:
         self.last = CallTimes(entered_s, self._native.draw_s, time.monotonic())
         return outputs
 
+    def run_timed(self, step: StepInputs, sampling: SamplingInputs) -> tuple[SampleOutputs, tuple[OpTime, ...]]:
+        entered_s = time.monotonic()
+        outputs = self._executable.run_timed(step, sampling)
+        self.last = CallTimes(entered_s, self._native.draw_s, time.monotonic())
+        return outputs
+
     def logits(self, step: StepInputs) -> Any:
         return self._executable.logits(step)
 
@@ -100,6 +107,12 @@ class _ClockedProgram:
         started_s = time.monotonic()
         self._program.draw(*arguments)
         self.draw_s = time.monotonic() - started_s
+
+    def draw_timed(self, *arguments: Any) -> Any:
+        started_s = time.monotonic()
+        times = self._program.draw_timed(*arguments)
+        self.draw_s = time.monotonic() - started_s
+        return times
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._program, name)

@@ -51,7 +51,7 @@ from tailrace.ops.api import MAX_TOP_LOGPROBS, Executable, SampleOutputs, Sampli
 from tailrace.records import Record, StepRecord
 from tailrace.runtime.kv_store import KvStore
 from tailrace.telemetry.prometheus import Metrics
-from tailrace.types import Request, SamplingParams, TokenEvent
+from tailrace.types import OpTime, Request, SamplingParams, TokenEvent
 from tailrace.weights.load import open_checkpoint
 
 __all__ = ["Allocations", "Figures", "HotPath", "Parts", "hot_path", "measure"]
@@ -143,6 +143,9 @@ class Device:
             outputs = SampleOutputs(self._token_ids[:num_rows], self._logprobs, self._top_ids, self._top_logprobs)
         self.left_s = time.monotonic()
         return outputs
+
+    def run_timed(self, step: StepInputs, sampling: SamplingInputs) -> tuple[SampleOutputs, tuple[OpTime, ...]]:
+        return self.run(step, sampling), ()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._executable, name)

@@ -154,10 +154,16 @@ void compute(Program& program, const PyStep& py_step) {
     program.run(step, nullptr, {});
 }
 
+// What the stages took, and since when nobody had been in one before: the whole time of each.
 std::vector<double> profile(Program& program, const PyStep& py_step) {
     const Step step = py_step.view(program.limits());
     nb::gil_scoped_release release;
-    return program.profile(step);
+    std::vector<double> seconds;
+    for (const StageTime& stage : program.time(step, nullptr, {})) {
+        seconds.push_back(stage.before + stage.waited + stage.busy);
+    }
+    seconds.pop_back();  // nothing was drawn
+    return seconds;
 }
 
 struct PySampling {
@@ -229,6 +235,22 @@ void draw(Program& program, const PyStep& py_step, const PySampling& py_sampling
     const Samples samples = py_samples.view(step.num_samples);
     nb::gil_scoped_release release;
     program.run(step, &sampling, samples);
+}
+
+// Of each stage, and of drawing, the seconds that it took, and those in which it had to wait.
+std::pair<std::vector<double>, std::vector<double>> draw_timed(Program& program, const PyStep& py_step,
+                                                               const PySampling& py_sampling,
+                                                               const PySamples& py_samples) {
+    const Step step = py_step.view(program.limits());
+    const Sampling sampling = py_sampling.view(step.num_samples);
+    const Samples samples = py_samples.view(step.num_samples);
+    nb::gil_scoped_release release;
+    std::vector<double> busy_s, waited_s;
+    for (const StageTime& stage : program.time(step, &sampling, samples)) {
+        busy_s.push_back(stage.busy);
+        waited_s.push_back(stage.waited);
+    }
+    return {std::move(busy_s), std::move(waited_s)};
 }
 
 nb::ndarray<const float, nb::numpy, nb::ndim<2>> logits(nb::handle_t<Program> self) {
@@ -337,6 +359,7 @@ NB_MODULE(_native, module) {
         .def(
             "interleave", [](Weights& self, int gate, int up) { self.interleave(gate, up, kGatedOutputs / kTile); },
             "gate"_a, "up"_a)
+        .def("bytes_of", &Weights::bytes_of, "matrix"_a)
         .def_prop_ro("num_bytes", &Weights::num_bytes);
 
     nb::class_<PyStep>(module, "Step")
@@ -391,6 +414,7 @@ NB_MODULE(_native, module) {
         .def("compute", &compute, "step"_a)
         .def("profile", &profile, "step"_a)
         .def("draw", &draw, "step"_a, "sampling"_a, "samples"_a)
+        .def("draw_timed", &draw_timed, "step"_a, "sampling"_a, "samples"_a)
         .def("logits", &logits)
         .def_prop_ro("masks", &Program::masks)
         .def("copy_block", &Program::copy_block, "source"_a, "target"_a, "num_tokens"_a)

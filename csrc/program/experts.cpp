@@ -100,8 +100,9 @@ int ExpertGatedStage::num_pieces(const StepView& step) const {
     return stream_pieces(step, mixture.num_places(step) * bytes, most);
 }
 
+bool ExpertGatedStage::wait() const { return mixture.residency && mixture.residency->wait(); }
+
 void ExpertGatedStage::run(const Worker& worker, int piece) const {
-    if (mixture.residency) mixture.residency->wait();
     const int units = num_units();
     const auto [first, last] = mixture.plan->share_of(piece, num_pieces(worker), units);
     for (int unit = first; unit < last; ++unit) {

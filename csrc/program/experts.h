@@ -65,6 +65,7 @@ struct ExpertGatedStage final : Stage {
 
     int num_pieces(const StepView& step) const override;
     void run(const Worker& worker, int piece) const override;
+    bool wait() const override;
 
   private:
     static constexpr int kUnitTiles = kGatedOutputs / kTile;

@@ -114,7 +114,7 @@ void Program::run(const Step& step, const Sampling* sampling, const Samples& sam
     compute(step, sampling, samples, nullptr);
 }
 
-void Program::compute(const Step& step, const Sampling* sampling, const Samples& samples, Times* times) {
+void Program::compute(const Step& step, const Sampling* sampling, const Samples& samples, StepTimes* times) {
     check(step);
     if (sampling) check(*sampling, step.num_samples);
     lay_out(step);
@@ -131,21 +131,11 @@ void Program::compute(const Step& step, const Sampling* sampling, const Samples&
     }
 }
 
-std::vector<double> Program::profile(const Step& step) {
+std::vector<StageTime> Program::time(const Step& step, const Sampling* sampling, const Samples& samples) {
     const Busy busy(is_busy_);
-    auto last = std::chrono::steady_clock::now();
-    const size_t num_stages = num_pieces_.size();
-    Times ends(limits_.num_threads * num_stages, last);
-    compute(step, nullptr, {}, &ends);
-    std::vector<double> seconds;
-    for (size_t stage = 0; stage < stages_.size(); ++stage) {
-        // What has no pieces of its own is done, and timed, with the stage behind it.
-        auto end = last;
-        for (size_t i = stage; i < ends.size(); i += num_stages) end = std::max(end, ends[i]);
-        seconds.push_back(std::chrono::duration<double>(end - last).count());
-        last = end;
-    }
-    return seconds;
+    StepTimes times(limits_.num_threads, static_cast<int>(num_pieces_.size()));
+    compute(step, sampling, samples, &times);
+    return times.stages();
 }
 
 void Program::look_at_sampling() {
@@ -172,12 +162,18 @@ Worker Program::worker(int thread) const {
 }
 
 void Program::enter(int thread, int stage) {
-    if (stage < static_cast<int>(needed_.size()) && weights_->num_ready() < needed_[stage]) {
-        weights_->wait_for(needed_[stage]);
-    }
+    if (times_) times_->enter(thread, stage);
+    if (wait_for_data(stage) && times_) times_->wait(thread, stage);
     int first = stage;
     while (first > 0 && num_pieces_[first - 1] == 0) --first;
     for (; first < stage; ++first) stages_[first]->prepare(worker(thread));
+}
+
+// Whether it was not there yet.
+bool Program::wait_for_data(int stage) const {
+    const bool lacks_weights = stage < static_cast<int>(needed_.size()) && weights_->num_ready() < needed_[stage];
+    if (lacks_weights) weights_->wait_for(needed_[stage]);
+    return (stage < static_cast<int>(stages_.size()) && stages_[stage]->wait()) || lacks_weights;
 }
 
 void Program::run(int thread, int stage, int piece) {
@@ -191,13 +187,22 @@ void Program::run(int thread, int stage, int piece) {
     } else {
         draw(thread, piece);
     }
-    if (times_) (*times_)[thread * num_pieces_.size() + stage] = std::chrono::steady_clock::now();
+    if (times_) times_->end(thread, stage);
 }
 
 void Program::draw(int thread, int row) {
+    samplers_[thread].draw(logits() + static_cast<size_t>(row) * vocab(), *sampling_, row, mask_of(thread, row),
+                           *samples_);
+}
+
+const uint32_t* Program::mask_of(int thread, int row) {
     const int mask = mask_row(*sampling_, row);
-    samplers_[thread].draw(logits() + static_cast<size_t>(row) * vocab(), *sampling_, row,
-                           mask < 0 ? nullptr : masks_->wait_for(mask, sampling_->position[row]), *samples_);
+    if (mask < 0) return nullptr;
+    if (!times_) return masks_->wait_for(mask, sampling_->position[row]);
+    const auto began = StepTimes::Clock::now();
+    const uint32_t* allowed = masks_->wait_for(mask, sampling_->position[row]);
+    times_->wait(thread, static_cast<int>(stages_.size()), StepTimes::Clock::now() - began);
+    return allowed;
 }
 
 void Program::lay_out(const Step& step) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "program/residency.h"
 #include "program/sampler.h"
 #include "program/stage.h"
+#include "program/step_times.h"
 #include "simd/isa.h"
 
 namespace tailrace {
@@ -56,8 +56,8 @@ class Program final : private Work {
     // Throws std::invalid_argument for a step out of bounds, before anything is computed; std::runtime_error when an
     // expert that it needed cannot be had: what it has computed is then wrong.
     void run(const Step& step, const Sampling* sampling, const Samples& samples);
-    // As run without sampling; what each stage took, in seconds.
-    std::vector<double> profile(const Step& step);
+    // As run; what each stage took, and behind them drawing.
+    std::vector<StageTime> time(const Step& step, const Sampling* sampling, const Samples& samples);
     // Tokens of the last step's contexts that attention read once for several sequences, not counting that once.
     int64_t shared_reads() const { return queries_.saved_tokens(); }
     // Of the rows that a sampling names; there from `finish` on.
@@ -72,11 +72,10 @@ class Program final : private Work {
     size_t resident_pool_bytes() const { return pool_.resident_bytes(); }
 
   private:
-    using Times = std::vector<std::chrono::steady_clock::time_point>;  // [threads][stages], when its last piece ended
-
-    void compute(const Step& step, const Sampling* sampling, const Samples& samples, Times* times);
+    void compute(const Step& step, const Sampling* sampling, const Samples& samples, StepTimes* times);
     void enter(int thread, int stage) override;
     void run(int thread, int stage, int piece) override;
+    bool wait_for_data(int stage) const;
     StepView view() const;
     Worker worker(int thread) const;
     void check(const Step& step) const;
@@ -85,6 +84,7 @@ class Program final : private Work {
     void lay_out(const Step& step);
     void look_at_sampling();
     void draw(int thread, int row);
+    const uint32_t* mask_of(int thread, int row);
 
     std::shared_ptr<const Weights> weights_;
     const Kernels& kernels_;
@@ -115,7 +115,7 @@ class Program final : private Work {
     const Sampling* sampling_ = nullptr;
     bool is_best_only_ = false;  // no sampled row needs its logits, just the best token
     const Samples* samples_ = nullptr;
-    Times* times_ = nullptr;
+    StepTimes* times_ = nullptr;   // or null: nobody wants to know
     std::vector<int> num_pieces_;  // of each stage; behind them, of sampling
     std::unique_ptr<Team> team_;   // last: its threads end before anything they use
 };

@@ -87,11 +87,14 @@ void Residency::foresee(int number) {
     }
 }
 
-void Residency::wait() const {
+bool Residency::wait() const {
+    bool has_waited = false;
     for (int missing = num_missing_.load(std::memory_order_acquire); missing > 0;
          missing = num_missing_.load(std::memory_order_acquire)) {
         num_missing_.wait(missing, std::memory_order_acquire);
+        has_waited = true;
     }
+    return has_waited;
 }
 
 std::string Residency::failure() const {

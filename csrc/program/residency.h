@@ -54,8 +54,8 @@ class Residency {
 
     // Of who computes. A mixture's choice, while nobody computes with experts of another: they may go from now on.
     void choose(int mixture, const ExpertPlan& plan);
-    // Until all that was chosen is resident, or nobody fills any more.
-    void wait() const;
+    // Until all that was chosen is resident, or nobody fills any more; whether that was not so yet.
+    bool wait() const;
     // Why nobody fills any more; empty: all is well.
     std::string failure() const;
 

@@ -93,6 +93,8 @@ class Stage {
     virtual int num_pieces(const StepView& step) const = 0;
     virtual void run(const Worker& worker, int piece) const = 0;
     virtual void prepare(const Worker&) const {}
+    // For what it reads besides its weights and the results of stages before it; whether it had to.
+    virtual bool wait() const { return false; }
 };
 
 struct EmbedStage final : Stage {

@@ -253,11 +253,20 @@ class ResidencyCounts:
 
 @dataclass(frozen=True, slots=True)
 class StepProfile:
-    """Where the time of one step went, of those few whose stages are timed: `compute_s` is the whole of it."""
+    """Where the time of one step went, of those few whose stages are timed: `compute_s` is the whole of it.
+
+    Without `has_prompts`, each sequence computed its newest token alone.
+    """
 
     step_id: int
     compute_s: float
     ops: tuple[OpTime, ...]
+    has_prompts: bool = False
+
+    @property
+    def between_s(self) -> float:
+        """Spent in no op: arrays were made and handed over, threads woken."""
+        return max(self.compute_s - sum(op.seconds for op in self.ops), 0.0)
 
 
 class LevelUse(NamedTuple):

@@ -16,7 +16,7 @@ from tailrace.ops.api import MAX_TOP_LOGPROBS, Executable, SampleOutputs, Sampli
 from tailrace.runtime.runner import Runner
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
 from tailrace.telemetry.prometheus import Metrics
-from tailrace.types import Request, SamplingParams
+from tailrace.types import OpTime, Request, SamplingParams
 from tests.support.steps import limits
 
 NUM_STREAMS = 64
@@ -45,6 +45,9 @@ class NoDevice:
         return SampleOutputs(
             drawn.token_ids[:rows], drawn.logprobs[:rows], drawn.top_ids[:rows], drawn.top_logprobs[:rows]
         )
+
+    def run_timed(self, step: StepInputs, sampling: SamplingInputs) -> tuple[SampleOutputs, tuple[OpTime, ...]]:
+        return self.run(step, sampling), ()
 
     def commit(self, blocks: range) -> None:
         pass

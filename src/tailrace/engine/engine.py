@@ -137,9 +137,10 @@ class Engine:
         self._beginnings.computed(plan, planned_s, computed_s)
         with self.telling:
             self._deliver(self._beginnings.told(self._commit(result, computed_s), computed_s))
-            self._emit(self._recorder.step(plan, started_s, planned_s, computed_s))
+            record = self._recorder.step(plan, started_s, planned_s, computed_s)
+            self._emit(record)
             if result.ops:
-                self._emit(StepProfile(plan.step_id, computed_s - planned_s, result.ops))
+                self._emit(StepProfile(plan.step_id, computed_s - planned_s, result.ops, bool(record.prompts)))
             self._tell()
         self.wall_time.begin(EnginePart.INTAKE, self._clock())
         return True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from tailrace.ops.program import Program
 from tailrace.records import ResidencyCounts
+from tailrace.types import OpTime
 
 if TYPE_CHECKING:
     import numpy as np
@@ -197,6 +198,15 @@ class Executable(Protocol):
 
     def run(self, step: StepInputs, sampling: SamplingInputs) -> SampleOutputs:
         """Compute a step and draw the samples. One thread at a time; outputs are valid until the next call."""
+        ...
+
+    def run_timed(self, step: StepInputs, sampling: SamplingInputs) -> tuple[SampleOutputs, tuple[OpTime, ...]]:
+        """As `run`, to the last bit, and where its time went: by kind (`ops/op_kinds.py`), each kind once.
+
+        Together they take no longer than the call; what is missing was spent between two ops. Bytes and operations are
+        those of `ops/costs.py`, and belong to the kind in whose time they were moved and done: a back end that fuses
+        ops tells of them as one.
+        """
         ...
 
     def logits(self, step: StepInputs) -> "NDArray[np.float32]":

@@ -4,14 +4,18 @@ Each row is computed on its own, with shapes that depend on its sequence alone, 
 on nothing but its request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.errors import CheckpointError, EngineError, SetupError
 from tailrace.ops.api import KvFormat, Limits, Progress, SampleOutputs, SamplingInputs, StepInputs
+from tailrace.ops.costs import ProgramCosts, Realisation
+from tailrace.ops.op_kinds import OpKind, kinds_of
+from tailrace.ops.op_times import KindSums
 from tailrace.ops.packed import PackedTensor
 from tailrace.ops.program import (
     Embed,
@@ -35,6 +39,8 @@ from tailrace.ops.reference_masks import ReferenceMasks
 from tailrace.ops.reference_math import Array, attention, matmul, rms_norm, swiglu, turn
 from tailrace.ops.reference_sampling import sample
 from tailrace.ops.reference_scope import Scope
+from tailrace.ops.step_work import StepWork
+from tailrace.types import OpTime
 
 __all__ = ["ReferenceBackend", "ReferenceExecutable"]
 
@@ -131,6 +137,11 @@ class ReferenceExecutable:
         self._blocks = np.zeros((limits.num_blocks, block_values), np.float32)
         self._caches = caches_within(self._blocks, program.caches, limits.block_tokens)
         self.masks = ReferenceMasks(2 * limits.max_sequences, program.logits.cols)
+        self._expert_loads = {
+            op.out.index: np.zeros(op.routing.num_experts, np.uint64) for op in program.ops if isinstance(op, Experts)
+        }
+        self._costs = ProgramCosts(program, _realisation(program, weights))
+        self._kind_sums = KindSums([*kinds_of(program), OpKind.SAMPLING, OpKind.WAITING])
 
     @property
     def kv_bytes_per_block(self) -> int:
@@ -152,8 +163,8 @@ class ReferenceExecutable:
 
     @property
     def expert_loads(self) -> tuple[NDArray[np.uint64], ...]:
-        """Nobody counts here."""
-        return ()
+        """Of each mixture of experts, in order, how many rows each expert has computed."""
+        return tuple(load.copy() for load in self._expert_loads.values())
 
     @property
     def resident_experts(self) -> None:
@@ -165,13 +176,32 @@ class ReferenceExecutable:
         logits = self.logits(step)
         return sample(logits, sampling, self.masks.allowed(sampling))
 
+    def run_timed(self, step: StepInputs, sampling: SamplingInputs) -> tuple[SampleOutputs, tuple[OpTime, ...]]:
+        """As `run`, and what each kind of op took and cost."""
+        loads, waited_s, times_s = self.expert_loads, self.masks.waited_s, [perf_counter()]
+        logits = self._compute(step, lambda: times_s.append(perf_counter()))
+        outputs = sample(logits, sampling, self.masks.allowed(sampling))
+        ended_s = perf_counter()
+        times_s += [ended_s - (self.masks.waited_s - waited_s), ended_s]
+        chosen = [int((now > then).sum()) for now, then in zip(self.expert_loads, loads, strict=True)]
+        return outputs, self._ops(StepWork.of(step, self._limits.block_tokens, chosen), np.diff(times_s))
+
     def logits(self, step: StepInputs) -> Array:
         """Compute a step; the logits [S, vocab] of its sampled rows. Raises EngineError when it breaks the limits."""
+        return self._compute(step, lambda: None)
+
+    def _compute(self, step: StepInputs, after_op: Callable[[], object]) -> Array:
         _check_step(step, self._limits)
-        scope = Scope(self._weights, self._caches, Rows.of(step))
+        scope = Scope(self._weights, self._caches, Rows.of(step), expert_loads=self._expert_loads)
         for op in self._program.ops:
             scope.tensors[op.out.index] = _compute(op, step, scope)
+            after_op()
         return scope[self._program.logits]
+
+    def _ops(self, work: StepWork, seconds: NDArray[np.float64]) -> tuple[OpTime, ...]:
+        """Of a step, from the seconds of each op, of drawing and of waiting."""
+        places = np.array([number for number, _ in self._costs.parts], np.intp)
+        return self._kind_sums.of(seconds, places, self._costs.of(work))
 
     def copy_block(self, source: int, target: int, num_tokens: int) -> None:
         """Copy the first `num_tokens` rows of a block to another, in every cache."""
@@ -198,6 +228,15 @@ class ReferenceExecutable:
         self._weights.clear()
         self._caches.clear()
         self._blocks = self._blocks[:0]
+
+
+def _realisation(program: Program, weights: Mapping[str, Array]) -> Realisation:
+    return Realisation(
+        {name: weight.nbytes for name, weight in weights.items()},
+        [cache.num_values * np.dtype(np.float32).itemsize for cache in program.caches],
+        expands_latents=True,
+        scores_all=True,
+    )
 
 
 def _compute(op: Op, step: StepInputs, scope: Scope) -> Array:

@@ -21,6 +21,7 @@ def experts(op: Experts, scope: Scope) -> Array:
         for expert, weight in zip(*route(scope[op.logits][t], bias, op.routing), strict=True):
             gate_up = np.concatenate([gate[expert] @ x, up[expert] @ x])
             out[t] += weight * (down[expert] @ swiglu(gate_up))
+            scope.count(op, expert)
     return out
 
 

@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.ops.api import Executable, Limits, SamplingInputs, StepInputs
+from tailrace.ops.api import Executable, Limits, SampleOutputs, SamplingInputs, StepInputs
 from tailrace.runtime.batch import SequenceTable
 from tailrace.runtime.sampler import SamplingTable, to_tokens
 from tailrace.scheduler.plan import StepPlan, StepResult
+from tailrace.types import OpTime
 
 __all__ = ["Runner"]
+
+_TIMED_EVERY = 64  # steps: timing one takes longer by a few hundredths
 
 
 class Runner:
@@ -31,6 +34,7 @@ class Runner:
         self._sampling = SamplingTable(limits.max_sequences, eos_ids)
         self._mask_rows = {} if mask_rows is None else mask_rows
         self._last: _Batch | None = None
+        self._num_runs = 0
 
     def run(self, plan: StepPlan) -> StepResult:
         self._update(plan)
@@ -39,13 +43,20 @@ class Runner:
         last = self._last
         batch = last if last is not None and last.is_repeated_by(plan) else self._assemble(plan)
         was_whole = self._executable.is_whole
-        drawn = self._executable.run(batch.step, batch.sampling)
+        drawn, ops = self._compute(batch)
         self._sequences.tokens[batch.slots, batch.sampling.position] = drawn.token_ids
         tokens = to_tokens(batch.request_ids, batch.sampling.num_logprobs if batch.has_logprobs else None, drawn)
         if batch.is_decode:
             batch.advance(drawn.token_ids)
         self._last = batch
-        return StepResult(plan.step_id, tokens, has_waited=not was_whole)
+        return StepResult(plan.step_id, tokens, has_waited=not was_whole, ops=ops)
+
+    def _compute(self, batch: "_Batch") -> tuple[SampleOutputs, tuple[OpTime, ...]]:
+        """What was drawn, and in one step of many where the time went."""
+        self._num_runs += 1
+        if self._num_runs % _TIMED_EVERY:
+            return self._executable.run(batch.step, batch.sampling), ()
+        return self._executable.run_timed(batch.step, batch.sampling)
 
     def correct(self, request_id: str, position: int, token_id: int) -> None:
         """Before the next step: the token at this position is another one than was drawn."""

@@ -16,6 +16,7 @@ from tailrace.telemetry.kv_catalog import KV_CATALOG
 from tailrace.telemetry.level_catalog import LEVEL_CATALOG
 from tailrace.telemetry.life_catalog import LIFE_CATALOG
 from tailrace.telemetry.metric import Kind, Metric
+from tailrace.telemetry.op_catalog import OP_CATALOG
 from tailrace.telemetry.process_catalog import PROCESS_CATALOG
 from tailrace.telemetry.request_catalog import REQUEST_CATALOG
 from tailrace.telemetry.residency_catalog import RESIDENCY_CATALOG
@@ -40,6 +41,7 @@ GROUPS = (
     Group("Prefix cache and KV memory", KV_CATALOG),
     Group("Levels below the engine", LEVEL_CATALOG),
     Group("Steps", STEP_CATALOG),
+    Group("Ops of timed steps", OP_CATALOG),
     Group("The step loop's time", ENGINE_TIME_CATALOG),
     Group("Experts that are loaded when they are chosen", RESIDENCY_CATALOG),
     Group("HTTP", HTTP_CATALOG),

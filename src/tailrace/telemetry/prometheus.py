@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from tailrace.classes import STANDARD, ServiceClasses
-from tailrace.records import EventRecord, LoadRecord, Record, RuleReport, StepRecord
+from tailrace.records import EventRecord, LoadRecord, Record, RuleReport, StepProfile, StepRecord
 from tailrace.telemetry import process_catalog
 from tailrace.telemetry.answers import AnswerMetrics
 from tailrace.telemetry.catalog import Kind, Metric
@@ -23,6 +23,7 @@ from tailrace.telemetry.http import HttpMetrics
 from tailrace.telemetry.levels import LevelMetrics
 from tailrace.telemetry.life_metrics import LifeMetrics
 from tailrace.telemetry.lives import LifeLog
+from tailrace.telemetry.ops import OpMetrics
 from tailrace.telemetry.pool import PoolMetrics
 from tailrace.telemetry.process import ProcessMetrics
 from tailrace.telemetry.residency import ResidencyMetrics
@@ -64,6 +65,7 @@ class Metrics:
         self.shm = ShmMetrics(self.answers.through("shm"))
         self.experts = ExpertMetrics()
         self.residency = ResidencyMetrics()
+        self.ops = OpMetrics()
         self.pool = PoolMetrics()
         self.engine_time = EngineTime()
         self.levels = LevelMetrics()
@@ -75,7 +77,8 @@ class Metrics:
         self.process = ProcessMetrics(process)
         self._build = LabelledNumber(process_catalog.BUILD_INFO)
         self._build.set(1, version, model_name)
-        engine = (*self.engine.series, *self.engine_time.series, *self.pool.series, *self.levels.series)
+        steps = (*self.engine.series, *self.ops.series, *self.engine_time.series)
+        engine = (*steps, *self.pool.series, *self.levels.series)
         own = (*self.spans.series, *self.events.series, *self.gc_pauses.series, *self.process.series)
         self._asked: tuple[_Asked, ...] = (
             self.experts,
@@ -93,6 +96,9 @@ class Metrics:
         """The engine's sink: counts one record, in the calling thread. Events may come from any."""
         if isinstance(record, EventRecord):
             self.events.record(record)
+            return
+        if isinstance(record, StepProfile):
+            self.ops.record(record)
             return
         self.engine.record(record)
         self.feed.record(record)

@@ -171,16 +171,19 @@ def test_who_ends_without_a_token_is_followed_no_more(bench: Bench) -> None:
 
 
 def test_where_the_time_of_a_step_went_is_recorded_when_it_is_known(bench: Bench) -> None:
-    bench.submit("a", max_tokens=2)
+    bench.submit("a", max_tokens=3)
     bench.engine.drain_intake()
     bench.engine.step()
-    bench.runner.ops = (OpTime("linear", 0.5, 100.0, 200.0),)
+    bench.runner.ops = ops = (OpTime("linear", 0.5, 100.0, 200.0),)
+    bench.engine.step()
+    bench.submit("b", num_prompt_tokens=5)
+    bench.engine.drain_intake()
     bench.engine.step()
 
     steps = [record for record in bench.records if isinstance(record, StepRecord)]
-    compute_s = steps[1].computed_s - steps[1].planned_s
+    _, *took_s = [step.computed_s - step.planned_s for step in steps]
     profiles = [record for record in bench.records if isinstance(record, StepProfile)]
-    assert profiles == [StepProfile(2, compute_s, bench.runner.ops)]
+    assert profiles == [StepProfile(2, took_s[0], ops), StepProfile(3, took_s[1], ops, has_prompts=True)]
 
 
 def test_the_time_of_the_loop_is_in_its_parts_without_a_gap(bench: Bench) -> None:

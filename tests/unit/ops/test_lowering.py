@@ -1,6 +1,7 @@
 """What is fused, and in which form activations are kept."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tailrace.models.registry import build_program
@@ -29,7 +30,11 @@ CONFIG = CONFIGS["plain"]
 
 
 def lowered(program: Program, weights: KernelFormat) -> tuple[Stage, ...]:
-    return lower(program, dict.fromkeys(program.weights, weights))
+    return stages_of(program, dict.fromkeys(program.weights, weights))
+
+
+def stages_of(program: Program, formats: Mapping[str, KernelFormat]) -> tuple[Stage, ...]:
+    return tuple(stage for stage, _ in lower(program, formats))
 
 
 def kinds(stages: tuple[Stage, ...]) -> Counter[type[Stage]]:
@@ -64,7 +69,7 @@ def test_gate_and_up_are_computed_together() -> None:
 def test_gate_and_up_of_different_formats_are_computed_apart() -> None:
     program = build_program(CONFIG)
     formats: dict[str, KernelFormat] = dict.fromkeys(program.weights, "q4")
-    stages = lower(program, formats | {"layers.0.up": "q8", "layers.1.gate": "q4 wide"})
+    stages = stages_of(program, formats | {"layers.0.up": "q8", "layers.1.gate": "q4 wide"})
 
     assert GatedStage not in kinds(stages)
     assert kinds(stages)[SwiGluStage] == 2
@@ -79,7 +84,7 @@ def test_float_linears_get_floats_only() -> None:
 def test_a_linear_of_both_kinds_gets_both_forms() -> None:
     program = build_program(CONFIG)
     formats: dict[str, KernelFormat] = dict.fromkeys(program.weights, "q4")
-    stages = lower(program, formats | {"layers.0.k": "f32"})
+    stages = stages_of(program, formats | {"layers.0.k": "f32"})
     first = next(stage for stage in stages if isinstance(stage, GemmStage))
 
     assert first.x is not None

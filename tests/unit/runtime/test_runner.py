@@ -12,7 +12,7 @@ from tailrace.ops.api import MAX_TOP_LOGPROBS, SampleOutputs, SamplingInputs, St
 from tailrace.ops.reference_masks import ReferenceMasks
 from tailrace.runtime.runner import Runner
 from tailrace.scheduler.plan import BlockCopy, BlockMove, SequenceEntry, SequenceSlice, StepPlan, StepResult
-from tailrace.types import SamplingParams
+from tailrace.types import OpTime, SamplingParams
 from tests.support.steps import limits
 
 LIMITS = limits(max_tokens=16, max_model_tokens=64, block_tokens=4)
@@ -44,6 +44,9 @@ class Recorder:
             top_ids=np.zeros((rows, MAX_TOP_LOGPROBS), np.int32),
             top_logprobs=np.zeros((rows, MAX_TOP_LOGPROBS), np.float32),
         )
+
+    def run_timed(self, step: StepInputs, sampling: SamplingInputs) -> tuple[SampleOutputs, tuple[OpTime, ...]]:
+        return self.run(step, sampling), (OpTime("linear", 0.25, 1e9, 2e9),)
 
     @property
     def kv_pool(self) -> NDArray[np.uint8]:
@@ -240,3 +243,13 @@ def test_a_plan_without_slices_changes_memory_and_computes_nothing() -> None:
     assert result == StepResult(5, ())
     assert recorder.memory == [("release", range(4))]
     assert not recorder.steps
+
+
+def test_one_step_in_64_says_where_its_time_went() -> None:
+    runner = Runner(Recorder(), replace(LIMITS, max_model_tokens=256), eos_ids=())
+    results = [runner.run(first())]
+    results += [runner.run(plan(2 + turn, decode("a", 3), decode("b", 2))) for turn in range(127)]
+
+    assert [number for number, result in enumerate(results, start=1) if result.ops] == [64, 128]
+    assert results[63].ops == (OpTime("linear", 0.25, 1e9, 2e9),)
+    assert len(results[63].sampled) == 2

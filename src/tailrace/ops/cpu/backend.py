@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.errors import CheckpointError, EngineError, SetupError
+from tailrace.errors import CheckpointError, EngineError, SetupError, TailraceError
 from tailrace.ops import _native
 from tailrace.ops.api import (
     MAX_TOP_LOGPROBS,
@@ -19,16 +19,20 @@ from tailrace.ops.api import (
     SamplingInputs,
     StepInputs,
 )
+from tailrace.ops.costs import ProgramCosts, Realisation
 from tailrace.ops.cpu.activations import ActivationMemory
 from tailrace.ops.cpu.latent import padded_caches
-from tailrace.ops.cpu.lowering import expert_weights, lower, matrices_of
+from tailrace.ops.cpu.lowering import LoweredStage, expert_weights, lower, matrices_of
 from tailrace.ops.cpu.recorder import Recorder
 from tailrace.ops.cpu.residency import ResidentExperts
+from tailrace.ops.cpu.stage_times import StageTimes
 from tailrace.ops.cpu.stages import Buffer, ExpertGatedStage, GatedStage, Stage, weights_of
 from tailrace.ops.cpu.store import WeightStore
 from tailrace.ops.packed import PackedTensor
 from tailrace.ops.program import Embed, Experts, Program
 from tailrace.ops.source import source_of
+from tailrace.ops.step_work import StepWork
+from tailrace.types import OpTime
 
 __all__ = [
     "ISA_VARIABLE",
@@ -78,11 +82,7 @@ class CpuBackend:
         return f"layout {KV_LAYOUT}, {self.isa}"
 
     def kv_bytes_per_block(self, program: Program, block_tokens: int) -> int:
-        tile_bytes = sum(
-            (2 if cache.has_values else 1) * cache.num_kv_heads * _native.kv_tile_bytes(self.kv_format, cache.head_dim)
-            for cache in padded_caches(program)
-        )
-        return tile_bytes * block_tokens // _native.TILE_TOKENS
+        return sum(_tile_bytes(program, self.kv_format)) * block_tokens // _native.TILE_TOKENS
 
     def pack(
         self,
@@ -108,7 +108,7 @@ class CpuBackend:
         for weight in program.weights.values():
             store.plan(weight, num_matrices.get(weight.name, 1), is_lazy=weight in lazy)
         stages = lower(program, store.formats)
-        for stage in stages:
+        for stage, _ in stages:
             match stage:
                 case GatedStage(gate=gate, up=up) | ExpertGatedStage(op=Experts(gate=gate, up=up)):
                     store.interleave(gate, up)
@@ -127,7 +127,7 @@ class CpuPackedProgram:
 
     program: Program
     store: WeightStore
-    stages: Sequence[Stage]
+    stages: Sequence[LoweredStage]
     limits: Limits
     isa: str
     kv_format: KvFormat
@@ -143,6 +143,13 @@ class CpuPackedProgram:
     @property
     def is_whole(self) -> bool:
         return self.store.is_whole
+
+    @property
+    def realisation(self) -> Realisation:
+        """What its weights, keys and values take."""
+        weight_bytes = {name: self.store.bytes_of(weight) for name, weight in self.program.weights.items()}
+        tile_bytes = _tile_bytes(self.program, self.kv_format)
+        return Realisation(weight_bytes, [num_bytes / _native.TILE_TOKENS for num_bytes in tile_bytes])
 
     def place(self, *, is_shared: bool) -> None:
         self.store.packed.place("shared" if is_shared else "private")
@@ -180,7 +187,8 @@ class CpuExecutable:
     """A program with its packed weights, its KV pool and its threads."""
 
     def __init__(self, packed: CpuPackedProgram) -> None:
-        program, store, stages, limits = packed.program, packed.store, packed.stages, packed.limits
+        program, store, limits = packed.program, packed.store, packed.limits
+        stages = [stage for stage, _ in packed.stages]
         memory = ActivationMemory.plan(stages, limits, _native.quantized_bytes, _native.PRIVATE_ROWS)
         native = _native.Program(
             store.packed,
@@ -209,6 +217,8 @@ class CpuExecutable:
         self.resident_experts = resident
         self._stages = stages
         self._expert_loads = recorder.experts.loads
+        self._block_tokens = limits.block_tokens
+        self._stage_times = StageTimes(program, packed.stages, ProgramCosts(program, packed.realisation))
         self._store = store
         if store.is_whole:
             store.packed.map_in()  # else the first steps would, of which the step-time model learns
@@ -266,11 +276,21 @@ class CpuExecutable:
         try:
             bound = self._bind(step, sampling)
             self._program.draw(bound.native_step, bound.native_sampling, self._native_outputs)
-        except ValueError as error:
-            raise EngineError(f"the cpu back end refused a step: {error}") from error
-        except RuntimeError as error:
-            raise CheckpointError(f"a step needs an expert that cannot be loaded: {error}") from error
+        except (ValueError, RuntimeError) as error:
+            raise _told_as_ours(error) from error
         return bound.outputs
+
+    def run_timed(self, step: StepInputs, sampling: SamplingInputs) -> tuple[SampleOutputs, tuple[OpTime, ...]]:
+        """As `run`, and where its time went, by kind of op. Raises what `run` raises."""
+        before = self.expert_loads
+        try:
+            bound = self._bind(step, sampling)
+            busy_s, waited_s = self._program.draw_timed(bound.native_step, bound.native_sampling, self._native_outputs)
+        except (ValueError, RuntimeError) as error:
+            raise _told_as_ours(error) from error
+        chosen = [int((now > then).sum()) for now, then in zip(self.expert_loads, before, strict=True)]
+        work = StepWork.of(step, self._block_tokens, chosen)
+        return bound.outputs, self._stage_times.of(work, busy_s, waited_s)
 
     def _bind(self, step: StepInputs, sampling: SamplingInputs) -> "_Bound":
         """What native code needs to know of the arrays: the same as last time where they are the same."""
@@ -288,10 +308,8 @@ class CpuExecutable:
         """Compute a step; the logits [S, vocab] of its sampled rows, valid until the next call."""
         try:
             self._program.compute(_native_step(step))
-        except ValueError as error:
-            raise EngineError(f"the cpu back end refused a step: {error}") from error
-        except RuntimeError as error:
-            raise CheckpointError(f"a step needs an expert that cannot be loaded: {error}") from error
+        except (ValueError, RuntimeError) as error:
+            raise _told_as_ours(error) from error
         return self._program.logits()[: len(step.sample_rows)]
 
     def profile(self, step: StepInputs) -> list[tuple[Stage, float]]:
@@ -348,6 +366,21 @@ class CpuExecutable:
         if self._native is None:
             raise EngineError("the executable is closed")
         return self._native
+
+
+def _tile_bytes(program: Program, kv_format: KvFormat) -> list[int]:
+    """Of each cache, what as many positions take as lie together."""
+    return [
+        (2 if cache.has_values else 1) * cache.num_kv_heads * _native.kv_tile_bytes(kv_format, cache.head_dim)
+        for cache in padded_caches(program)
+    ]
+
+
+def _told_as_ours(error: ValueError | RuntimeError) -> TailraceError:
+    """What native code says of a step that it did not compute."""
+    if isinstance(error, ValueError):
+        return EngineError(f"the cpu back end refused a step: {error}")
+    return CheckpointError(f"a step needs an expert that cannot be loaded: {error}")
 
 
 @dataclass(frozen=True, slots=True)

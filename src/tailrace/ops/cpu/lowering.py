@@ -6,6 +6,7 @@ Knows shapes and weight formats only; nothing here touches an array.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from tailrace.ops.cpu.expert_lowering import expert_input_forms, lower_experts
 from tailrace.ops.cpu.latent import lower_latent_attention
@@ -50,10 +51,15 @@ from tailrace.ops.program import (
     Weight,
 )
 
-__all__ = ["expert_weights", "lower", "matrices_of"]
+__all__ = ["LoweredStage", "expert_weights", "lower", "matrices_of"]
 
 
-def lower(program: Program, formats: Mapping[str, KernelFormat]) -> tuple[Stage, ...]:
+class LoweredStage(NamedTuple):
+    stage: Stage
+    op: int  # which of the program's it computes, alone or with others; of fused ones the first
+
+
+def lower(program: Program, formats: Mapping[str, KernelFormat]) -> tuple[LoweredStage, ...]:
     """The stages that compute `program` with weights of these formats, in order."""
     return tuple(_Lowering(program, formats).stages())
 
@@ -89,15 +95,15 @@ class _Lowering:
             self._forms.setdefault(tensor.index, set()).add(form)
             self._num_readers[tensor.index] += 1
 
-    def stages(self) -> Iterator[Stage]:
-        ops = iter(zip(self._program.ops, (*self._program.ops[1:], None), strict=True))
-        for op, following in ops:
+    def stages(self) -> Iterator[LoweredStage]:
+        ops = iter(enumerate(zip(self._program.ops, (*self._program.ops[1:], None), strict=True)))
+        for number, (op, following) in ops:
             if isinstance(op, Linear) and isinstance(following, SwiGlu) and self._is_gated(op, following):
                 gate, up = op.weights
-                yield GatedStage(Buffer(op.x, "int8"), gate, up, Buffer(following.out, "int8"))
+                yield LoweredStage(GatedStage(Buffer(op.x, "int8"), gate, up, Buffer(following.out, "int8")), number)
                 next(ops)
             else:
-                yield from self._lower(op)
+                yield from (LoweredStage(stage, number) for stage in self._lower(op))
 
     def _is_gated(self, op: Linear, swiglu: SwiGlu) -> bool:
         """Whether a linear and the SwiGLU behind it can be computed in one, without anybody missing their products."""

@@ -88,6 +88,12 @@ class WeightStore:
         """The matrices that the weight's rows were cut into."""
         return self._ids[weight.name]
 
+    def bytes_of(self, weight: Weight) -> int:
+        """In the layout of the kernels."""
+        if len(weight.shape) == 1:
+            return weight.shape[0] * np.dtype(np.float32).itemsize
+        return sum(map(self.packed.bytes_of, self._ids[weight.name]))
+
     def num_needed(self, weights: Iterable[Weight]) -> int:
         """How many have to be ready before all of these are."""
         return max((self._places[weight.name] + 1 for weight in weights), default=0)
