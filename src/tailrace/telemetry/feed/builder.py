@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace.classes import ServiceClass, ServiceClasses
-from tailrace.records import EventRecord
+from tailrace.records import EnginePart, EventRecord
 from tailrace.telemetry import (
     answer_catalog,
     class_catalog,
@@ -14,6 +14,7 @@ from tailrace.telemetry import (
     request_catalog,
     step_catalog,
 )
+from tailrace.telemetry.engine_time_catalog import ENGINE_SECONDS
 from tailrace.telemetry.feed.frame import (
     BlocksLine,
     ClassLine,
@@ -83,7 +84,7 @@ class FrameBuilder:
             heat=_heat([cell for view in views for cell in view.cells], _levels_of(reading), now_s),
             control=self._control(long),
             steps=[_shown(step, now_s) for step in self._news(steps)],
-            time={},
+            time=_time(short),
             roofline=None,
             processes=_processes(short),
             requests=request_lines([life for view in views for life in view.lives], steps, now_s),
@@ -239,6 +240,13 @@ def _shown(step: StepLine, now_s: float) -> ShownStep:
         step.num_prompt_tokens,
         list(step.prompts),
     )
+
+
+def _time(window: Window) -> dict[str, float]:
+    """Where the engine's time went, as shares of it; empty when it had none."""
+    parts = {part.name.lower(): window.gained(ENGINE_SECONDS, part=part.name.lower()) for part in EnginePart}
+    total = sum(parts.values())
+    return {name: seconds / total for name, seconds in parts.items()} if total > 0.0 else {}
 
 
 def _processes(window: Window) -> list[ProcessLine]:

@@ -168,6 +168,13 @@ def test_events_of_all_processes(server: Server) -> None:
     ]
 
 
+def test_shares_of_the_engines_time_add_up(server: Server) -> None:
+    assert server.frame(101.0)["time"] == {}
+    server.engine.engine_time.watch(lambda: {"idle": 3.0, "compute": 1.0})
+    time = server.frame(105.0)["time"]
+    assert (time["idle"], time["compute"], sum(time.values())) == (0.75, 0.25, 1.0)
+
+
 def test_load_without_steps_is_seen(server: Server) -> None:
     server.engine.record(LoadRecord(0, 2, 4, 4, 16, PoolRecord(), (0, 0, 0), (0, 2, 0)))
     silver = server.frame(101.0)["classes"][1]

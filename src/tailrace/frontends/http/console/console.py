@@ -49,14 +49,15 @@ class Console:
             await exchange.unless_gone(self._send(exchange, first, frames))
 
     async def request(self, exchange: Exchange) -> None:
-        """The life of one of the latest requests, in parts."""
+        """The life of one of the latest requests, in parts: by its own id, or the newest with a client's."""
         request_id = exchange.path_params["request_id"]
-        for view in await self._server.views():
-            for life in view.lives:
-                if life.request_id == request_id:
-                    await exchange.respond_json(msgspec.json.encode(shown_life(life)))
-                    return
-        raise PathNotFound(f"request {request_id[:128]} is not known, or not any more")
+        lives = [life for view in await self._server.views() for life in view.lives]
+        named = [life for life in lives if life.request_id == request_id]
+        named = named or [life for life in lives if life.request_id.startswith(f"{request_id}-")]
+        if not named:
+            raise PathNotFound(f"request {request_id[:128]} is not known, or not any more")
+        newest = max(named, key=lambda life: life.accepted_s)
+        await exchange.respond_json(msgspec.json.encode(shown_life(newest)))
 
     async def _send(self, exchange: Exchange, first: bytes | None, frames: AsyncIterator[bytes]) -> None:
         async with Pulse(exchange, self._patience, self._metrics, b": keep-alive\n\n") as pulse:

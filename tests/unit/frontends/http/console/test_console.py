@@ -116,6 +116,16 @@ async def test_one_request_is_told_in_parts(app: ASGIApp, metrics: Metrics) -> N
     ]
 
 
+async def test_a_request_is_found_by_the_id_that_its_client_has(app: ASGIApp, metrics: Metrics) -> None:
+    for name, accepted_s in (("mine-1a2b", 1.0), ("mine-3c4d", 2.0), ("mine2-5e6f", 3.0)):
+        metrics.lives.begin(
+            RequestLife(request_id=name, endpoint="chat", class_name="gold", accepted_s=accepted_s, ended_s=9.0)
+        )
+    assert (await ask(app, "/console/requests/mine")).json()["id"] == "mine-3c4d"
+    assert (await ask(app, "/console/requests/mine-1a2b")).json()["id"] == "mine-1a2b"
+    assert (await ask(app, "/console/requests/min")).status == 404
+
+
 async def test_a_request_that_is_not_known_is_404(app: ASGIApp) -> None:
     answer = await ask(app, "/console/requests/nobody")
     assert answer.status == 404
