@@ -11,6 +11,7 @@ VERBS = {
     "chat": "Talk to a model in the terminal.",
     "complete": "Continue a text.",
     "bench": "Measure any OpenAI-compatible server under load.",
+    "attribute": "Show where a running server's time goes, and which limit binds.",
     "roofline": "Measure what this machine does at best.",
     "cache": "Show or remove the KV blocks that are kept in shared memory.",
     "inspect": "Show what a model file holds and what it needs.",

@@ -116,6 +116,10 @@ class Server:
             streamed.ended_s = streamed.ended_s or time.perf_counter()
         return streamed
 
+    async def get(self, path: str) -> bytes:
+        """What is there. Raises WireError."""
+        return await self._fetch(HttpRequest("GET", path))
+
     async def _fetch(self, request: HttpRequest) -> bytes:
         collector = _Collector()
         await self._exchange(request, collector)

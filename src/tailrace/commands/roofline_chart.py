@@ -34,7 +34,7 @@ def draw_roofline(figure: "Figure", roofline: Roofline) -> None:
 def draw_ceilings(axes: "Axes", ceilings: Ceilings, points: Iterable[Point] = ()) -> None:
     """Slopes are what can be read, level lines what can be multiplied, dots what was done."""
     top = max(ceilings.ops_per_s.values())
-    for read in ceilings.reads:
+    for read in {read.where: read for read in ceilings.reads}.values():  # of each cache what nearly fills it
         ends = min(top / read.bytes_per_s, _MOST)
         line = [_FEWEST, ends], [_FEWEST * read.bytes_per_s, ends * read.bytes_per_s]
         axes.plot(*line, color="tab:blue", linewidth=2.0 if read.where == "memory" else 0.8)

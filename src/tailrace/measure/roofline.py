@@ -19,6 +19,7 @@ __all__ = ["NOISY_SPREAD", "MeasuringPlan", "measure_roofline", "thread_counts",
 NOISY_SPREAD = 0.15
 """Two measurements of the same that are this far apart are no measurement."""
 
+_STEP = 4  # times the size before
 _BEYOND_CACHES = 4  # times the last cache
 _LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 256 << 20, 1 << 30
 _MEMORY_SHARE = 0.25  # of what is free
@@ -54,7 +55,10 @@ def thread_counts(num_cpus: int) -> list[int]:
 
 
 def working_sets(caches: Sequence[Cache], num_threads: int, free_bytes: int) -> list[WorkingSet]:
-    """One well within each cache, ascending, and one that no cache holds, unless there is no memory for it."""
+    """One well within each cache, ascending, and one that no cache holds, unless there is no memory for it.
+
+    Where two are far apart there are some between them: rates fall steeply somewhere, and models are of every size.
+    """
     largest = caches[-1].num_bytes if caches else 0
     beyond = min(
         max(_BEYOND_CACHES * largest, _LEAST_MEMORY_BYTES), _MOST_MEMORY_BYTES, int(free_bytes * _MEMORY_SHARE)
@@ -63,8 +67,17 @@ def working_sets(caches: Sequence[Cache], num_threads: int, free_bytes: int) -> 
     for cache in caches:
         num_bytes = cache.num_bytes // 2 * (1 if cache.is_shared else num_threads)
         if num_bytes * 2 <= beyond and (not sets or num_bytes >= 2 * sets[-1].num_bytes):
-            sets.append(WorkingSet(f"L{cache.level}", num_bytes))
-    return [*sets, WorkingSet("memory", beyond)]
+            sets += _steps_to(sets, f"L{cache.level}", num_bytes)
+    return [*sets, *_steps_to(sets, "memory", beyond)]
+
+
+def _steps_to(sets: Sequence[WorkingSet], where: str, num_bytes: int) -> Iterator[WorkingSet]:
+    """From the largest so far."""
+    step = _STEP * (sets[-1].num_bytes if sets else num_bytes)
+    while 2 * step <= num_bytes:
+        yield WorkingSet(where, step)
+        step *= _STEP
+    yield WorkingSet(where, num_bytes)
 
 
 def measure_roofline(

@@ -9,7 +9,15 @@ from tailrace.ops.ceilings import Gauge
 if TYPE_CHECKING:
     from tailrace.ops.cpu.backend import CpuBackend
 
-__all__ = ["BACKENDS", "instruction_set", "load_backend", "load_gauge", "measured_ceilings", "reading_rate"]
+__all__ = [
+    "BACKENDS",
+    "instruction_set",
+    "is_gauged",
+    "load_backend",
+    "load_gauge",
+    "measured_ceilings",
+    "reading_rate",
+]
 
 BACKENDS = ("auto", "cpu", "reference")
 
@@ -64,6 +72,11 @@ def reading_rate(name: str, num_threads: int, num_bytes: int) -> float | None:
 def instruction_set() -> str:
     """The name of what the fastest back end computes with. Raises SetupError where it is not built."""
     return _cpu("bf16").isa
+
+
+def is_gauged(name: str) -> bool:
+    """Whether `load_gauge` measures the device of this back end. Nobody runs the reference for speed."""
+    return name == "cpu"
 
 
 def load_gauge(num_threads: int, max_bytes: int) -> Gauge:

@@ -18,6 +18,7 @@ from tailrace.engine.remote import RemoteEngine
 from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.http import serve as http
 from tailrace.frontends.http.app import create_app
+from tailrace.frontends.http.attribution import AttributionEndpoint
 from tailrace.frontends.http.config import HttpConfig, Patience
 from tailrace.frontends.http.console.console import Console
 from tailrace.frontends.http.console.feed import LiveFeed
@@ -38,6 +39,7 @@ from tailrace.service.late import LateService
 from tailrace.service.service import TextService
 from tailrace.service.warm import Warmer
 from tailrace.serving.family import find_family
+from tailrace.serving.served import served_on
 from tailrace.serving.shared import Places, Shared
 from tailrace.serving.supervisor import WAKE_SIGNAL
 from tailrace.serving.traces import sending_spans
@@ -107,7 +109,17 @@ class ApiProcess:
         feed = LiveFeed(self._frames(server, late).make)
         profiler = Profiler(partial(_profiled, os.getppid()), self._shared.profile_turn)
         console = Console(server, feed, metrics.http, http_config.patience) if config.has_console else None
-        app = create_app(late, metrics, http_config, server, streams, console=console, profiler=profiler)
+        attribution = AttributionEndpoint(server, config.admin_key, partial(served_on, self._plan, late.model.name))
+        app = create_app(
+            late,
+            metrics,
+            http_config,
+            server,
+            streams,
+            console=console,
+            profiler=profiler,
+            attribution=attribution,
+        )
         stop, drain = asyncio.Event(), asyncio.Event()
         beating = asyncio.create_task(_beat(self._shared.board, index))
         opening = asyncio.create_task(

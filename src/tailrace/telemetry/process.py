@@ -27,12 +27,14 @@ class ProcessMetrics:
         self._open_files = LabelledNumber(catalog.PROCESS_OPEN_FILES)
         self._max_files = LabelledNumber(catalog.PROCESS_MAX_FILES)
         self._started = LabelledNumber(catalog.PROCESS_START_SECONDS)
+        self._id = LabelledNumber(catalog.PROCESS_ID)
         self.series: tuple[Series, ...] = (
             self._resident,
             self._cpu,
             self._open_files,
             self._max_files,
             self._started,
+            self._id,
         )
 
     def refresh(self) -> None:
@@ -42,6 +44,7 @@ class ProcessMetrics:
         self._open_files.set(_num_open_files(), self._name)
         self._max_files.set(resource.getrlimit(resource.RLIMIT_NOFILE)[0], self._name)
         self._started.set(self._started_s, self._name)
+        self._id.set(os.getpid(), self._name)
 
 
 def _resident_bytes() -> int:

@@ -7,6 +7,7 @@ __all__ = [
     "GC_PAUSE_SECONDS",
     "PROCESS_CATALOG",
     "PROCESS_CPU_SECONDS",
+    "PROCESS_ID",
     "PROCESS_MAX_FILES",
     "PROCESS_OPEN_FILES",
     "PROCESS_RESIDENT_BYTES",
@@ -58,6 +59,13 @@ PROCESS_START_SECONDS = Metric(
     "When each process of the server was started, since 1970.",
     labels=("process",),
 )
+PROCESS_ID = Metric(
+    "tailrace_process_id",
+    Kind.GAUGE,
+    "",
+    "The number that the system gave each process of the server, for those who look at it from outside.",
+    labels=("process",),
+)
 BUILD_INFO = Metric(
     "tailrace_build_info",
     Kind.GAUGE,
@@ -73,5 +81,6 @@ PROCESS_CATALOG = (
     PROCESS_OPEN_FILES,
     PROCESS_MAX_FILES,
     PROCESS_START_SECONDS,
+    PROCESS_ID,
     BUILD_INFO,
 )

@@ -43,7 +43,7 @@ class Ceilings(msgspec.Struct, frozen=True):
         return self.reads[-1].bytes_per_s
 
     def read_bytes_per_s(self, num_bytes: float) -> float:
-        """Of a working set of this size: between two that were measured, in proportion to the logarithm of the size."""
+        """Of a working set of this size. Between two that were measured both scales are logarithmic."""
         for smaller, larger in zip(self.reads, self.reads[1:], strict=False):
             if num_bytes < larger.num_bytes:
                 return _between(smaller, larger, num_bytes)
@@ -58,7 +58,8 @@ def _between(smaller: ReadRate, larger: ReadRate, num_bytes: float) -> float:
     if num_bytes <= smaller.num_bytes:
         return smaller.bytes_per_s
     share = log(num_bytes / smaller.num_bytes) / log(larger.num_bytes / smaller.num_bytes)
-    return smaller.bytes_per_s + (larger.bytes_per_s - smaller.bytes_per_s) * share
+    ratio: float = (larger.bytes_per_s / smaller.bytes_per_s) ** share
+    return smaller.bytes_per_s * ratio
 
 
 class Roofline(msgspec.Struct, frozen=True):

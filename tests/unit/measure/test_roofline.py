@@ -1,6 +1,7 @@
 """What is measured, in which order, and what becomes of it, with a device that does as it is told."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
@@ -51,7 +52,18 @@ def test_threads_double_up_to_all() -> None:
 
 def test_each_cache_has_a_working_set_within_it_and_memory_one_beyond() -> None:
     sets = [(each.where, each.num_bytes) for each in working_sets(CACHES, num_threads=2, free_bytes=PLENTY)]
-    assert sets == [("L1", 32 << 10), ("L2", 1 << 20), ("L3", 32 << 20), ("memory", 256 << 20)]
+    assert dict(sets) == {
+        "L1": 32 << 10,
+        "L2": 1 << 20,
+        "L3": 32 << 20,
+        "memory": 256 << 20,
+    }, "the last of each is the largest"
+
+
+def test_between_those_that_are_far_apart_there_are_more() -> None:
+    sizes = [each.num_bytes for each in working_sets(CACHES, num_threads=2, free_bytes=PLENTY)]
+    assert sizes == sorted(set(sizes))
+    assert all(2 * smaller <= larger <= 8 * smaller for smaller, larger in pairwise(sizes))
 
 
 def test_what_lies_beyond_a_large_cache_is_bounded() -> None:
@@ -65,7 +77,7 @@ def test_what_lies_beyond_a_large_cache_is_bounded() -> None:
 def test_little_free_memory_is_not_filled() -> None:
     sets = working_sets(CACHES, num_threads=1, free_bytes=100 << 20)
     assert sets[-1].num_bytes == 25 << 20
-    assert [each.where for each in sets] == ["L1", "L2", "memory"], "the L3 is as large as what may be taken"
+    assert {each.where for each in sets} == {"L1", "L2", "memory"}, "the L3 is as large as what may be taken"
 
 
 def test_the_figures_are_those_of_the_device() -> None:
@@ -81,7 +93,7 @@ def test_the_figures_are_those_of_the_device() -> None:
 
 
 def test_what_a_busy_machine_does_to_one_round_is_seen_and_not_believed() -> None:
-    device = Device(num_threads=1, slowed_after_s=2.5)
+    device = Device(num_threads=1, slowed_after_s=4.0)
     found = measure_roofline(measured(device), lambda _threads, _bytes: device, clock=device.clock)
 
     assert found.spread == pytest.approx(0.5)

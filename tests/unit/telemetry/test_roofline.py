@@ -22,9 +22,9 @@ FOUND = Roofline(MACHINE, __version__, 1.8e9, 0.01, "reading", (ONE, ALL))
     [
         (0, 4e11),
         (1 << 20, 4e11),
-        (1 << 23, 2.5e11),  # half the way from 2^20 to 2^26
+        (1 << 23, 2e11),  # half the way from 2^20 to 2^26, and from 4 to 1
         (1 << 26, 1e11),
-        (1 << 28, 6e10),  # half the way from 2^26 to 2^30
+        (1 << 28, (1e11 * 2e10) ** 0.5),  # half the way from 2^26 to 2^30
         (1 << 30, 2e10),
         (1 << 40, 2e10),
     ],

@@ -18,6 +18,7 @@ from tailrace.frontends.faults import log_fault
 from tailrace.frontends.http.anthropic.count import CountTokens
 from tailrace.frontends.http.anthropic.entrance import AnthropicEntrance, anthropic_key
 from tailrace.frontends.http.anthropic.errors import ANTHROPIC_ERRORS
+from tailrace.frontends.http.attribution import AttributionEndpoint
 from tailrace.frontends.http.cache import CacheEndpoints
 from tailrace.frontends.http.config import HttpConfig
 from tailrace.frontends.http.console.console import Console
@@ -63,6 +64,7 @@ def create_app(
     *,
     console: Console | None = None,
     profiler: Profiler | None = None,
+    attribution: AttributionEndpoint | None = None,
 ) -> ASGIApp:
     """The application for any ASGI server. It holds no state besides its arguments.
 
@@ -78,6 +80,8 @@ def create_app(
     )
     messages = _for_anthropic_clients(service, metrics, config)
     routes = [*_routes(_PREFIXES, handlers), *_routes(_ANTHROPIC_PREFIXES, messages, ANTHROPIC_ERRORS)]
+    if attribution is not None:
+        routes += _routes(_PREFIXES, [("GET", "/debug/attribution", attribution)])
     if console is not None:
         routes += _routes(("",), _for_lookers_on(console, config))
     if profiler is not None:
