@@ -45,7 +45,7 @@ def _draw_bar(axes: "Axes", row: int, parts: Mapping[str, float]) -> None:
     total, left = sum(parts.values()), 0.0
     for index, (name, amount) in enumerate(parts.items()):
         share = amount / total
-        axes.barh(row, share, left=left, color=f"C{index % 10}", edgecolor="white", linewidth=0.5)
+        axes.barh(row, share, left=left, color=f"C{index % 10}", alpha=0.6, edgecolor="white")
         if share >= _NAMED:
             axes.annotate(f"{name}\n{share:.0%}", (left + share / 2, row), ha="center", va="center", fontsize=7)
         left += share

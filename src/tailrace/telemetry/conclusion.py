@@ -8,6 +8,7 @@ __all__ = ["conclude"]
 
 _MUCH_IDLE, _SOME_IDLE = 0.9, 0.2  # of the time
 _AT_LIMIT, _NEAR_LIMIT = 0.75, 0.4  # of a ceiling
+_STARVED = 0.75  # cores, while the step loop alone would take a whole one
 _MUCH_BETWEEN = 0.15  # of the busy time
 _MUCH_OF_FIRST_TOKEN = 0.3
 _DEAR = 0.1  # of what is computed
@@ -32,9 +33,18 @@ def conclude(attribution: Attribution) -> list[str]:
     idle = attribution.engine.get("idle", 0.0) / attribution.seconds
     sentences = [] if idle < _SOME_IDLE else [f"{idle:.0%} of the time the engine had nothing to do."]
     if idle < _MUCH_IDLE:
-        sentences += _of_steps(attribution)
+        sentences += [*_of_cores(attribution), *_of_steps(attribution)]
     sentences += _of_first_tokens(attribution.first_token)
     return sentences or ["Nothing stands out."]
+
+
+def _of_cores(attribution: Attribution) -> Iterator[str]:
+    cores, busy = attribution.processes.get("engine"), attribution.busy_s / attribution.seconds
+    if cores is not None and cores < _STARVED * busy:
+        yield (
+            f"The engine was busy for {busy:.0%} of the time and got {cores:.2f} cores: others use this machine, or it "
+            "waits for weights."
+        )
 
 
 def _of_steps(attribution: Attribution) -> Iterator[str]:

@@ -45,6 +45,14 @@ def test_without_ceilings_nothing_is_said_of_them() -> None:
     assert conclude(replace(found(), whole=at(None, None)))[1].startswith("67% of the time to the first token")
 
 
+def test_an_engine_that_others_keep_from_running_is_said() -> None:
+    starved = replace(found(), processes={"engine": 0.31, "api 0": 0.1})
+    assert conclude(starved)[1] == (
+        "The engine was busy for 80% of the time and got 0.31 cores: others use this machine, or it waits for weights."
+    )
+    assert conclude(replace(found(), processes={}))[1].startswith("Steps compute")
+
+
 def test_time_lost_between_steps_is_said() -> None:
     engine = {"idle": 0.0, "compute": 6.0, "plan": 3.0, "publish": 1.0}
     assert conclude(replace(found(), engine=engine))[0] == (
