@@ -49,21 +49,29 @@ class Collector:
 
     def take(self, path: str, headers: dict[str, str], body: bytes) -> int:
         self.gate.wait(TIMEOUT_S)
-        self.paths.append(path)
-        self.headers.append(headers)
-        if self.answer == 200:
+        answer = self.answer
+        if answer == 200:
             if headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             self.spans += _received(ExportTraceServiceRequest.FromString(body))
-        return self.answer
+        self.headers.append(headers)
+        self.paths.append(path)
+        return answer
 
     def wait(self, is_there: Callable[[list[Received]], bool]) -> list[Received]:
         """All spans so far, once this holds of them."""
+        self._until(lambda: is_there(list(self.spans)))
+        return list(self.spans)
+
+    def wait_for_batches(self, count: int) -> None:
+        """Until so many have come, taken or not."""
+        self._until(lambda: len(self.paths) >= count)
+
+    def _until(self, is_there: Callable[[], bool]) -> None:
         ends_s = time.monotonic() + TIMEOUT_S
-        while not is_there(spans := list(self.spans)):
-            assert time.monotonic() < ends_s, f"these came: {[span.name for span in spans]}"
-            time.sleep(0.01)
-        return spans
+        while not is_there():
+            assert time.monotonic() < ends_s, f"these came: {[span.name for span in self.spans]}"
+            time.sleep(0.005)
 
     def wait_for_trace(self, trace_id: str) -> list[Received]:
         """The spans of a trace, once its request has ended."""

@@ -2,9 +2,12 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-__all__ = ["Notice", "log_notice", "write_notice"]
+from tailrace.errors import TailraceError
+
+__all__ = ["Notice", "log_notice", "logging_failure", "write_notice"]
 
 logger = logging.getLogger(__name__)
 
@@ -18,3 +21,13 @@ def write_notice(text: str) -> None:
 
 def log_notice(text: str) -> None:
     logger.info("%s", text)
+
+
+@contextmanager
+def logging_failure() -> Iterator[None]:
+    """What ends the program within this is a line of the log, and of no other kind."""
+    try:
+        yield
+    except TailraceError as error:
+        logger.critical("%s", error)
+        raise SystemExit(1) from None

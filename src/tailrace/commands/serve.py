@@ -17,7 +17,7 @@ from tailrace.commands.keys import read_admin_key, read_api_key
 from tailrace.commands.lazy import LazyExpertsOption
 from tailrace.commands.lazy import lazy_experts as settle_lazy
 from tailrace.commands.loading import LoadingBar
-from tailrace.commands.notices import Notice, log_notice, write_notice
+from tailrace.commands.notices import Notice, log_notice, logging_failure, write_notice
 from tailrace.commands.precision import PrecisionWords
 from tailrace.commands.quantity import ByteCount, ByteCountOrAuto, ByteCountOrNone
 from tailrace.config import (
@@ -245,10 +245,10 @@ def run(
     if kv_disk_size is not None and kv_disk is None:
         raise SetupError("--kv-disk-size bounds what --kv-disk keeps: give a directory with --kv-disk, too")
     check_origins(cors_origin)
-    notice = write_notice
+    notice, begin = write_notice, serving.serve
     if log_format == "json":
         write_json_log(process_name)
-        notice = log_notice
+        notice, begin = log_notice, logging_failure()(serving.serve)
     admin_key = read_admin_key(admin_key_file)
     api_key = None if api_keys is not None else read_api_key()
     has_keys = api_keys is not None or api_key is not None
@@ -278,7 +278,7 @@ def run(
     levels = LevelsConfig(kv_host, kv_disk, disk_bytes, _redis_url(kv_redis), kv_ttl, kv_host_directory)
     acting = _rules(rules, engine.classes, levels)
     source = ModelSource(model, precision, weight_cache, chat_format)
-    serving.serve(
+    begin(
         ServeConfig(
             source,
             engine,

@@ -4,6 +4,7 @@ A thread of the library's sends them, so make it in the process that answers, af
 too many spans wait because the collector does not take them, those of the next requests are dropped, and counted.
 """
 
+import logging
 import os
 import secrets
 import threading
@@ -24,6 +25,10 @@ from tailrace.telemetry.spans import Span, request_span
 
 __all__ = ["OtlpSpans"]
 
+logger = logging.getLogger(__name__)
+
+_LIBRARY = logging.getLogger("opentelemetry")
+
 _TRACES = "/v1/traces"
 _MAX_WAITING = 4096  # spans
 _MOST_AT_ONCE = 64  # to make bytes of them holds up the event loop
@@ -31,6 +36,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _UNSET, _ERROR = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 _NO_STATE = TraceState()
 _LAST_WORDS_S = 2.0
+_MAX_REASON_CHARS = 300
 
 
 class OtlpSpans:
@@ -51,7 +57,8 @@ class OtlpSpans:
         self._counts = counts
         self._max_waiting = max_waiting
         self._num_told = 0
-        self._exporter = _Counted(OTLPSpanExporter(endpoint=_traces_url(url)), counts)
+        self._complaints = _Complaints()
+        self._exporter = _Told(OTLPSpanExporter(endpoint=_traces_url(url)), counts, self._complaints)
         self._processor = BatchSpanProcessor(
             self._exporter, max_queue_size=max_waiting, max_export_batch_size=min(max_waiting, _MOST_AT_ONCE)
         )
@@ -74,28 +81,57 @@ class OtlpSpans:
         closing = threading.Thread(target=self._processor.shutdown, name="tailrace-last-spans", daemon=True)
         closing.start()
         closing.join(timeout_s)
+        self._complaints.close()
 
 
-class _Counted(SpanExporter):
-    """The exporter, which the library calls on a thread of its own."""
+class _Complaints(logging.Handler):
+    """Keeps the library's out of the log: it has several for each batch, for as long as there is no collector."""
 
-    def __init__(self, exporter: SpanExporter, counts: SpanCounts) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = ""  # of the batch that is being sent: those behind it tell less
+        _LIBRARY.addHandler(self)
+        _LIBRARY.propagate = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.first = self.first or record.getMessage()
+
+    def close(self) -> None:
+        _LIBRARY.removeHandler(self)
+        _LIBRARY.propagate = True
+        super().close()
+
+
+class _Told(SpanExporter):
+    """The exporter, which the library calls on a thread of its own, with what became of spans counted and said."""
+
+    def __init__(self, exporter: SpanExporter, counts: SpanCounts, complaints: _Complaints) -> None:
         self._exporter = exporter
         self._counts = counts
+        self._complaints = complaints
+        self._is_working = True
         self.num_done = 0  # spans that wait no longer
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = SpanExportResult.FAILURE
-        try:
-            result = self._exporter.export(spans)
-        finally:
-            count = self._counts.exported if result is SpanExportResult.SUCCESS else self._counts.refused
-            count(len(spans))
-            self.num_done += len(spans)
+        self._complaints.first = ""
+        result = self._exporter.export(spans)
+        is_taken = result is SpanExportResult.SUCCESS
+        (self._counts.exported if is_taken else self._counts.refused)(len(spans))
+        self.num_done += len(spans)
+        if is_taken != self._is_working:
+            self._is_working = is_taken
+            self._say()
         return result
 
     def shutdown(self) -> None:
         self._exporter.shutdown()
+
+    def _say(self) -> None:
+        if self._is_working:
+            logger.warning("the collector of traces takes spans again")
+            return
+        reason = self._complaints.first[:_MAX_REASON_CHARS]
+        logger.warning("the collector of traces takes no spans, which are dropped until it does: %s", reason)
 
 
 class _SpanMaker:

@@ -133,6 +133,27 @@ def test_what_a_collector_does_not_take_is_counted(collector: Collector) -> None
     assert values(counts) == (0, 0, NUM_SPANS)
 
 
+def test_a_collector_that_fails_is_complained_of_once(
+    collector: Collector, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
+    spans = sender(collector.url)
+    with caplog.at_level(logging.DEBUG):
+        for number, status in enumerate((200, 400, 400, 200, 200, 401), 1):
+            collector.answer = status
+            spans.tell(life_of_a_chat())
+            collector.wait_for_batches(number)
+        spans.close()
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+    assert [message.partition(":")[0] for message in said] == [
+        "the collector of traces takes no spans, which are dropped until it does",
+        "the collector of traces takes spans again",
+        "the collector of traces takes no spans, which are dropped until it does",
+    ]
+    assert "400" in said[0]
+    assert "401" in said[2]
+
+
 def test_a_collector_that_hangs_holds_up_nobody(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
     """Whole requests are dropped once too many spans wait, and the end is not waited for."""
     collector.gate.clear()
