@@ -37,7 +37,7 @@ from tailrace.frontends.http.serve import serve
 from tailrace.service.api import ModelCard
 from tailrace.service.service import TextService
 from tailrace.telemetry.prometheus import Metrics
-from tailrace.types import Explanation, FinishReason, Invalidated, Request, Target, TokenEvent
+from tailrace.types import Beginning, Explanation, FinishReason, Invalidated, Request, Target, TokenEvent
 
 _ROUNDS_A_STEP = 6  # of the event loop, in which a step's tokens reach the sockets
 _REQUEST = b'{"prompt":[1],"stream":true,"max_tokens":1000000}'
@@ -47,12 +47,15 @@ class Metronome:
     """An EngineClient whose step gives each request a token."""
 
     is_ready = True
-    received_s = 0.0
 
     def __init__(self, num_tokens: int) -> None:
         self._table = StreamTable(asyncio.get_running_loop())
         self._token_ids = words(num_tokens)
         self._requests: list[str] = []
+
+    @property
+    def received_s(self) -> float:
+        return self._table.delivered_s
 
     @property
     def num_requests(self) -> int:
@@ -73,8 +76,10 @@ class Metronome:
 
     async def run(self) -> None:
         """All tokens but the last of all requests."""
+        beginning: Beginning | None = Beginning(0.0, 0.0, 0.0)
         for token_id in self._token_ids:
-            self._table.publish([TokenEvent(request, token_id) for request in self._requests])
+            self._table.publish([TokenEvent(each, token_id, beginning=beginning) for each in self._requests])
+            beginning = None
             await _turns()
 
     def end(self) -> None:
@@ -118,9 +123,11 @@ async def cpu_per_token_s(num_streams: int, num_tokens: int, profile: cProfile.P
     """CPU seconds of this thread for one token of one stream."""
     idle_s = await _cpu_s(Metronome(num_tokens))
     engine, tokenizer = Metronome(num_tokens), make_tokenizer()
-    service = TextService(engine, tokenizer, None, ModelCard("bench", (), 0, 1 << 30, tokenizer.vocab_size))
+    metrics = Metrics(model_name="bench", version="0")
+    card = ModelCard("bench", (), 0, 1 << 30, tokenizer.vocab_size)
+    service = TextService(engine, tokenizer, None, card, observe_text=metrics.paths.observer("text"))
     stop, listener = asyncio.Event(), bind("127.0.0.1", 0)
-    app = create_app(service, Metrics(model_name="bench", version="0"), HttpConfig())
+    app = create_app(service, metrics, HttpConfig())
     server = asyncio.create_task(serve(app, listener, stop=stop))
     async with clients(listener.getsockname()[1], num_streams):
         while engine.num_requests < num_streams:

@@ -146,6 +146,25 @@ def test_who_asks_while_there_is_no_engine_is_served_by_the_next(
     assert server.pid_of("engine") != pid
 
 
+@pytest.mark.parametrize("after", [0, 5])
+def test_each_answer_has_one_way_to_its_first_token_whenever_its_engine_died(server: ServerProcess, after: int) -> None:
+    ways = ("tailrace_first_tokens_total", "tailrace_first_token_part_seconds_total")
+    before = [server.metric(name) for name in ways]
+    started_s, moments_s = time.monotonic(), []
+
+    def note(count: int) -> None:
+        moments_s.append(time.monotonic())
+        if count == after:
+            server.kill("engine")
+
+    if after == 0:
+        server.kill("engine")
+    stream(server, "greedy", note)
+    num_ways, way_s = (server.metric(name) - value for name, value in zip(ways, before, strict=True))
+    assert num_ways == 1
+    assert 0.0 < way_s <= moments_s[0] - started_s  # as its reader saw it, with the connection on top
+
+
 def test_what_lies_in_shared_memory_is_not_computed_again(tmp_path: Path, undisturbed: dict[str, Answer]) -> None:
     with serving(*OPTIONS, "--kv-host", "64MiB", "--kv-host-directory", str(tmp_path)) as server:
 

@@ -10,11 +10,13 @@ def test_what_one_process_writes_the_others_read() -> None:
         board.ready(1)
         board.running = [7, 1 << 63]
         board.target_scale = 2.5
+        board.published_s = 12.25
         os._exit(0)
     os.waitpid(child, 0)
     assert board.ready_generation == 1
     assert board.running == (7, 1 << 63)
     assert board.target_scale == 2.5
+    assert board.published_s == 12.25
 
 
 def seen(board: Board) -> tuple[EngineState, bool]:

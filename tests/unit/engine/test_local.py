@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -57,6 +58,17 @@ async def test_requests_of_one_loop_are_computed_on_the_engines_thread() -> None
     local.engine.close()
 
     assert [[event.token_id for event in answer] for answer in answers] == [[7] * 4, [7] * 4]
+
+
+async def test_the_first_token_says_how_it_came_about_and_when_it_came_is_known() -> None:
+    local, before_s = Local(), time.monotonic()
+    first, *others = await read(local, request("a"))
+    beginning = first.beginning
+    assert beginning is not None
+    moments = [before_s, beginning.taken_s, beginning.started_s, beginning.computed_s, local.engine.received_s]
+    assert moments == sorted(moments)
+    assert [event.beginning for event in others] == [None] * 3
+    local.engine.close()
 
 
 async def test_a_refused_request_leaves_its_id_free() -> None:

@@ -25,6 +25,8 @@ class Served:
         self.worker_generation = self.supervised.board.begin_worker(0)
         self.has_failed = False
         self.num_replaced = 0
+        self.now_s: float | None = None  # None: time passes by itself
+        self.read: list[tuple[float, int]] = []  # how long tokens were on their way, and how many
         self.remote = self.connect()
         self.events: dict[str, list[TokenEvent]] = {}
         self.readers: dict[str, asyncio.Task[None]] = {}
@@ -38,6 +40,8 @@ class Served:
             max_model_tokens=MAX_MODEL_TOKENS,
             on_failure=self._fail,
             on_replaced=self._note_replaced,
+            observe_ring=lambda took_s, num_tokens: self.read.append((took_s, num_tokens)),
+            clock=lambda: time.monotonic() if self.now_s is None else self.now_s,
         )
 
     def _note_replaced(self) -> None:
@@ -123,6 +127,23 @@ async def test_tokens_come_with_their_ends_and_what_the_cache_gave(served: Serve
         assert served.events[each.request_id][-1].finish_reason is FinishReason.LENGTH
         assert all(event.prefix is not None for event in served.events[each.request_id])
     assert served.remote.num_live == 0
+
+
+async def test_how_long_tokens_were_on_their_way_is_told_of_all_that_are_read_together(served: Served) -> None:
+    for name in "abc":
+        served.ask(request(name))
+    await served.steps(1)
+    assert [num_tokens for _, num_tokens in served.read] == [3]
+    served.engine.take_in()
+    served.engine.step()
+    served.now_s = served.supervised.board.published_s + 0.5
+    await settle()
+    assert served.read[1:] == [(0.5, 3)]
+    assert served.remote.received_s == served.now_s
+    served.now_s -= 1.0  # two processes need not read the clock in the order of things
+    served.engine.step()
+    await settle()
+    assert served.read[2:] == [(0.0, 3)]
 
 
 async def test_the_first_token_of_each_engine_says_how_it_came_about(served: Served) -> None:

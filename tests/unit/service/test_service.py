@@ -56,6 +56,7 @@ from tailrace.types import (
     TokenEvent,
     packed,
 )
+from tests.support.following import make_life
 from tests.support.text import (
     ScriptedEngine,
     byte_level_tokenizer,
@@ -631,3 +632,32 @@ async def test_who_watches_prompts_is_told_what_to_forget() -> None:
     await service.invalidate(TenantTarget("tenant"))
     await service.invalidate_prompt(PROMPT, "salt")
     assert watcher.forgotten == [TenantTarget("tenant"), PromptTarget(packed(service.tokenize(PROMPT)), "salt")]
+
+
+async def test_what_a_generation_passes_is_noted_in_order() -> None:
+    life = make_life()
+    stream = await _service(_says(byte_level_tokenizer(), "abc")).start(replace(_generation(), milestones=life))
+    assert life.tokenised_s is not None
+    assert life.submitted_s is not None
+    assert life.tokenised_s <= life.submitted_s
+    assert life.received_s is None
+    await _read(stream)
+    assert life.finish_reason == "length"
+
+
+async def test_what_is_refused_has_passed_what_it_has_passed() -> None:
+    too_long, turned_away = make_life(), make_life()
+    with pytest.raises(ContextTooLong):
+        await _service(_says(byte_level_tokenizer(), "abc")).start(
+            Generation("r", TokenPrompt([5] * 200), SAMPLING, milestones=too_long)
+        )
+    assert (too_long.tokenised_s, too_long.submitted_s) == (None, None)
+    engine = _says(byte_level_tokenizer(), "abc")
+    engine.refusal, engine.refuse_after = Overloaded("full", retry_after_s=1.0), 0
+    with pytest.raises(Overloaded):
+        await _service(engine).start(replace(_generation(), milestones=turned_away))
+    assert (turned_away.tokenised_s is None, turned_away.submitted_s) == (False, None)
+
+
+def test_a_generation_is_the_same_whoever_follows_it() -> None:
+    assert replace(_generation(), milestones=make_life()) == _generation()

@@ -21,7 +21,7 @@ _ASKED = (
     b"x-request-timeout-ms, traceparent, tracestate"
 )
 _SHOWN = (
-    b"x-request-id, x-service-class, retry-after, retry-after-ms, x-ratelimit-limit-requests, "
+    b"x-request-id, x-service-class, server-timing, retry-after, retry-after-ms, x-ratelimit-limit-requests, "
     b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
     b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, traceparent"
 )

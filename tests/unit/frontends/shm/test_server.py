@@ -488,3 +488,43 @@ def test_a_server_that_records_traces_begins_one_for_each_request(tmp_path: Path
             assert "".join(client.stream("Hi")) == "Hello world"
     traces = [TraceContext.of_traceparent(each.trace) for each in service.generations]
     assert len({trace.trace_id for trace in traces if trace is not None}) == 2
+
+
+def test_a_request_is_followed_to_its_end(server: ShmServer, client: Client) -> None:
+    assert "".join(client.stream("Hi")) == "Hello world"
+    until(lambda: all(life.ended_s is not None for life in server.metrics.lives.lives()))
+    (life,) = server.metrics.lives.lives()
+    assert (life.endpoint, life.class_name, life.finish_reason, life.error) == ("shm", "silver", "stop", None)
+    assert (life.num_prompt_tokens, life.num_output_tokens, life.miss_reason) == (7, 2, "evicted")
+    moments = [life.accepted_s, life.parsed_s, life.submitted_s, life.text_s, life.written_s, life.ended_s]
+    assert moments == sorted(moments, key=lambda moment: moment or 0.0)
+    assert None not in moments
+
+
+@pytest.mark.parametrize(
+    ("step", "end"),
+    [
+        (ContextTooLong("too long"), ("error", "context_length_exceeded")),
+        (UnavailableError("draining"), ("error", "unavailable")),
+        (ValueError("a fault"), ("error", "internal_error")),
+    ],
+)
+def test_a_request_that_fails_says_why(
+    step: Exception, end: tuple[str, str], server: ShmServer, client: Client
+) -> None:
+    scripted(server).start_step = step
+    with pytest.raises((RequestError, UnavailableError, EngineError)):
+        list(client.stream("Hi"))
+    until(lambda: all(life.ended_s is not None for life in server.metrics.lives.lives()))
+    (life,) = server.metrics.lives.lives()
+    assert (life.finish_reason, life.error) == end
+
+
+def test_a_request_whose_client_leaves_was_aborted(server: ShmServer, client: Client) -> None:
+    scripted(server).script = (token("Hi"), asyncio.Event())
+    stream = client.stream("a")
+    assert next(iter(stream)) == "Hi"
+    client.close()
+    until(lambda: all(life.ended_s is not None for life in server.metrics.lives.lives()))
+    (life,) = server.metrics.lives.lives()
+    assert (life.finish_reason, life.error, life.num_output_tokens) == ("abort", "cancelled", 1)

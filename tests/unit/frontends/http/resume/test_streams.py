@@ -24,6 +24,7 @@ from tailrace.service.api import ChatPrompt, ModelCard
 from tailrace.service.formats.format import ChatFormat, EncodedChat, ReasoningTags
 from tailrace.service.service import TextService
 from tailrace.service.tokenizer import Tokenizer
+from tailrace.telemetry.lives import LifeLog
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import (
     Explanation,
@@ -129,12 +130,14 @@ class Processes:
         self.engine = Reciter(byte_level_tokenizer(), self.draw, self.text)
         self.engine.gate.set()
         self.memory = memoryview(bytearray(2**20))
+        self.lives: list[LifeLog] = []
         self.apps = [self.start(0), self.start(1)]
 
     def start(self, index: int) -> ASGIApp:
         service = TextService(self.engine, byte_level_tokenizer(), CHAT_FORMAT, MODEL)
         store = ResumeStore(self.memory, owner=index, num_owners=2, clock=lambda: self.now)
         metrics, config = Metrics(model_name="tiny", version="0"), HttpConfig(api_keys=ApiKeys(KEYS), gate=self.gate)
+        self.lives.append(metrics.lives)
         streams = ResumableStreams(service, store, metrics.http, config)
         return create_app(service, metrics, config, streams=streams)
 
@@ -245,6 +248,23 @@ async def test_a_stream_that_breaks_off_anywhere_comes_out_as_one_that_does_not(
 ) -> None:
     draw = random.Random(seed)
     await check_taken_up(Processes(draw), case, draw)
+
+
+async def test_a_stream_and_each_time_that_it_is_taken_up_are_requests_of_their_own() -> None:
+    processes = Processes(random.Random(0))
+    answer = await processes.post({"seed": 1, "max_tokens": 8}, stop_after=1)
+    event_id = events_of(answer)[-1][0]
+    resumed = await processes.get(answer.headers["x-stream-id"], event_id, app=1)
+    assert resumed.is_complete
+
+    ((first,), (second,)) = (lives.lives() for lives in processes.lives)
+    assert (first.endpoint, first.error) == ("completion", "client_gone")
+    assert second.request_id == f"{first.request_id}~1"
+    assert (second.endpoint, second.class_name, second.error) == ("completion", "silver", None)
+    assert (second.finish_reason, second.num_output_tokens) == ("length", 8)
+    assert second.parsed_s is not None
+    assert second.submitted_s is not None
+    assert second.parsed_s <= second.submitted_s
 
 
 CHAT: dict[str, object] = {"messages": [{"role": "user", "content": "Hi"}], "seed": 3, "max_tokens": 400}
