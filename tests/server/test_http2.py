@@ -28,9 +28,10 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def ask(client: Http2Client, **fields: object) -> int:
+def ask(client: Http2Client, traceparent: tuple[str, ...] = (), **fields: object) -> int:
     body = json.dumps({"prompt": "Hi", "stream": True, **fields}).encode()
-    return client.request("POST", "/v1/completions", body, (("content-type", "application/json"),))
+    headers = (("content-type", "application/json"), *(("traceparent", value) for value in traceparent))
+    return client.request("POST", "/v1/completions", body, headers)
 
 
 def test_a_hundred_streams_of_one_connection_run_at_once(server: Server) -> None:
@@ -43,6 +44,18 @@ def test_a_hundred_streams_of_one_connection_run_at_once(server: Server) -> None
         server.call(gate.set)
         client.read_until(lambda: len(client.ended) == NUM_STREAMS)
         assert all(b"end" in client.bodies[each] and b"[DONE]" in client.bodies[each] for each in streams)
+
+
+def test_each_stream_of_a_connection_has_a_trace_of_its_own(server: Server) -> None:
+    """One that names two has none."""
+    parents = [f"00-{digit * 32}-{'7' * 16}-01" for digit in "12"]
+    with Http2Client(server.port) as client:
+        first, second = (ask(client, traceparent=(parent,)) for parent in parents)
+        both = ask(client, traceparent=tuple(parents))
+        client.read_until(lambda: len(client.ended) == 3)
+        told = [client.headers[stream].get(b"traceparent", b"").decode() for stream in (first, second, both)]
+    assert [trace[:36] for trace in told] == [f"00-{digit * 32}-" for digit in "12"] + [""]
+    assert sorted(generation.trace for generation in server.service.generations) == sorted(told)
 
 
 def test_a_stream_that_is_not_read_holds_up_no_other(server: Server) -> None:

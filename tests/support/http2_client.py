@@ -25,6 +25,7 @@ class Http2Client:
         self.events: list[Event] = []
         self.bodies: dict[int, bytes] = defaultdict(bytes)
         self.status: dict[int, int] = {}
+        self.headers: dict[int, dict[bytes, bytes]] = {}
         self.ended: set[int] = set()
         self.reset: dict[int, int] = {}
         self.goodbyes: list[ConnectionTerminated] = []
@@ -76,7 +77,8 @@ class Http2Client:
 
     def _note(self, event: Event) -> None:
         if isinstance(event, ResponseReceived):
-            self.status[event.stream_id] = int(dict(event.headers)[b":status"])
+            headers = self.headers[event.stream_id] = dict(event.headers)
+            self.status[event.stream_id] = int(headers[b":status"])
         elif isinstance(event, DataReceived):
             self.bodies[event.stream_id] += event.data
         elif isinstance(event, StreamEnded):
