@@ -325,7 +325,8 @@ def _rules(given: Path | Literal["none"] | None, classes: ServiceClasses, config
 
 
 def _otlp(url: str | None) -> OtlpConfig | None:
-    if url is None:
+    """Who gets traces, unless the variable of the standard says that nobody does."""
+    if url is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     config = OtlpConfig(url, TraceSampler.of(os.environ))
     check_otlp(config)

@@ -120,6 +120,10 @@ def test_traces_go_where_it_is_said_as_many_as_the_variables_say(
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
     assert main(["serve", "--otlp", "http://collector:4318"]) == 0
     assert served[0].otlp == OtlpConfig("http://collector:4318", TraceSampler(0.25))
+    with monkeypatch.context() as patch:
+        patch.setenv("OTEL_SDK_DISABLED", "true")
+        assert main(["serve", "--otlp", "http://collector:4318"]) == 0
+    assert served.pop().otlp is None
     assert main(["serve", "--otlp", "collector"]) == 1
     assert "--otlp 'collector' is no address of a collector" in capsys.readouterr().err
     assert len(served) == 1
