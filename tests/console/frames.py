@@ -12,8 +12,8 @@ _STEPS_PER_FRAME = 40
 _MIB = 1 << 20
 
 
-def frame(number: int) -> Json:
-    """The frame of one second, counted from 0."""
+def frame(number: int, now_s: float) -> Json:
+    """The frame of one second, counted from 0. A rule has always fired 3 s ago."""
     load = 0.5 + 0.5 * math.sin(number / 9)
     return {
         "model": "tiny",
@@ -73,8 +73,8 @@ def frame(number: int) -> Json:
         ],
         "requests": [_request(place) for place in range(12)],
         "events": [
-            {"at_s": 1_790_000_000.0, "kind": "rule_fired", "message": "redis gives 2% for 3 min: it is bypassed"},
-            {"at_s": 1_789_999_000.0, "kind": "level_down", "message": "redis does not answer"},
+            {"at_s": now_s - 3, "kind": "rule_fired", "message": "redis gives 2% for 3 min: it is bypassed"},
+            {"at_s": now_s - 7000, "kind": "level_down", "message": "redis does not answer"},
         ],
     }
 

@@ -171,7 +171,7 @@ class ScriptedServer:
             for number in range(1 << 30):
                 if self.is_silent:
                     return
-                yield b"event: frame\ndata: " + msgspec.json.encode(frame(number)) + b"\n\n"
+                yield b"event: frame\ndata: " + msgspec.json.encode(frame(number, time.time())) + b"\n\n"
                 await asyncio.sleep(FRAME_S)
         finally:
             self.num_feeds -= 1

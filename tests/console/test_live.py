@@ -51,6 +51,18 @@ def test_charts_are_drawn(live: Page) -> None:
     assert painted
 
 
+def test_an_event_is_a_mark_on_the_charts(live: Page) -> None:
+    red = """(canvas) => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let count = 0;
+        for (let at = 0; at < data.length; at += 4) count += data[at] === 179 && data[at + 1] === 38;
+        return count;
+    }"""
+    charts = live.locator(".chart canvas")
+    live.wait_for_timeout(500)  # two frames
+    assert all(charts.nth(place).evaluate(red) > 50 for place in range(4))  # a line as high as the chart
+
+
 def test_times_stand_against_the_targets_of_their_class(live: Page) -> None:
     gold = _row(live, "Service classes", "gold")
     expect(gold).to_contain_text("15.0 ms")  # 0.3 of 50 ms
@@ -124,7 +136,7 @@ def test_a_request_can_be_opened(live: Page) -> None:
     expect(life).to_contain_text("other requests needed the room")
     live.keyboard.press("Escape")
     expect(life).to_have_count(0)
-    assert live.url.endswith("#live")
+    expect(live).to_have_url(re.compile("#live$"))
 
 
 def test_a_request_that_is_gone_says_so(live: Page, complaints: Complaints) -> None:
@@ -147,7 +159,7 @@ def test_who_does_not_look_costs_nothing(live: Page, scripted: ScriptedServer) -
 def test_the_page_says_when_the_server_is_gone_and_comes_back(live: Page, scripted: ScriptedServer) -> None:
     scripted.is_silent = True
     try:
-        expect(live.get_by_role("status")).to_contain_text("does not answer")
+        expect(live.get_by_role("status")).to_contain_text("Lost; trying again")
     finally:
         scripted.is_silent = False
     expect(live.get_by_role("status")).to_have_text("Live")
@@ -164,13 +176,19 @@ def test_history_is_bounded_and_starts_again_with_the_engine(live: Page) -> None
         """async () => {
             const { NO_HISTORY, withFrame, withGap, line } = await import("/console/static/live/history.js");
             const step = (id) => ({ id, ago_s: 0, took_s: 0.01, prompts: [] });
-            const frame = (n) => ({ rates: { r: n }, classes: [], steps: [step(2 * n), step(2 * n + 1)] });
+            const events = [{ at_s: 1_790_000_000, message: "m" }];
+            const frame = (n) => ({ rates: { r: n }, classes: [], steps: [step(2 * n), step(2 * n + 1)], events });
             let history = NO_HISTORY;
-            for (let n = 0; n < 1000; n += 1) history = withFrame(history, frame(n), n);
+            for (let n = 0; n < 1000; n += 1) history = withFrame(history, frame(n), n, -1_789_999_000);
             const before = { points: history.points.length, steps: history.steps.length };
-            history = withFrame(withGap(history, 1000), frame(3), 1001);
+            history = withFrame(withGap(history, 1000), frame(3), 1001, -1_789_999_000);
             const last = line(history.points, ({ rates }) => rates.r).slice(-3);
-            return { before, last, ids: history.steps.map(({ id }) => id) };
+            return { before, last, ids: history.steps.map(({ id }) => id), marks: history.marks };
         }"""
     )
-    assert kept == {"before": {"points": 600, "steps": 600}, "last": [999, None, 3], "ids": [6, 7]}
+    assert kept == {
+        "before": {"points": 600, "steps": 600},
+        "last": [999, None, 3],
+        "ids": [6, 7],
+        "marks": [{"atS": 1000, "words": "m"}],
+    }

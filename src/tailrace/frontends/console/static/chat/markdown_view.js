@@ -7,7 +7,7 @@ import { html, useMemo, useRef } from "../vendor/preact.js";
 /** @param {{text: string, isGrowing: boolean}} props */
 export function Markdown({ text, isGrowing }) {
   const before = useRef([]);
-  before.current = isGrowing ? grownBlocks(text, before.current) : wholeBlocks(text);
+  before.current = useMemo(() => (isGrowing ? grownBlocks(text, before.current) : wholeBlocks(text)), [text, isGrowing]);
   return html`<div class="markdown" onClick=${copyCode}>
     ${before.current.map((block, index) => html`<${Block} key=${index} text=${block} />`)}
   </div>`;

@@ -2,7 +2,7 @@
 
 import { AnswerView } from "./answer_view.js";
 import { QuestionView } from "./question_view.js";
-import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { html, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 
 const NEAR_PX = 60;
 
@@ -24,14 +24,22 @@ export function Messages({ conversation }) {
   return html`<div class="messages" ref=${place} onScroll=${onScroll} tabindex="0" aria-label="Conversation">
     <div class="column" role="log" aria-live="polite" aria-busy=${isBusy}>
       ${messages.length === 0 && html`<${Empty} />`}
-      ${messages.map((message, index) => {
-        const isLast = index >= messages.length - 2;
-        return message.role === "user"
-          ? html`<${QuestionView} key=${message.id} question=${message} isLast=${isLast} />`
-          : html`<${AnswerView} key=${message.id} answer=${message} isLast=${isLast} />`;
-      })}
+      ${messages.map(
+        (message, index) => html`<${Message} key=${message.id} message=${message} isLast=${index >= messages.length - 2} />`,
+      )}
     </div>
   </div>`;
+}
+
+// Drawn again only when it has changed: those before a growing answer have not.
+function Message({ message, isLast }) {
+  return useMemo(
+    () =>
+      message.role === "user"
+        ? html`<${QuestionView} question=${message} isLast=${isLast} />`
+        : html`<${AnswerView} answer=${message} isLast=${isLast} />`,
+    [message, isLast],
+  );
 }
 
 function Empty() {

@@ -11,15 +11,15 @@ const FONT = "11px system-ui, sans-serif";
 /**
  * @typedef {{name: string, colour: string, values: (number | null)[], isTarget?: boolean}} Line
  * @param {{title: string, times: number[], windowS: number, lines: Line[], format: (value: number | null) => string,
- *   height?: number, isWhole?: boolean}} props
+ *   marks: import("./history.js").Mark[], height?: number, isWhole?: boolean}} props
  */
-export function Chart({ title, times, windowS, lines, format, height = HEIGHT_PX, isWhole = false }) {
+export function Chart({ title, times, windowS, lines, marks, format, height = HEIGHT_PX, isWhole = false }) {
   const place = useRef(null);
   const drawn = useRef(null);
   const latest = useRef({});
   const [pointed, setPointed] = useState(null);
   const kind = [useCell(turns), ...lines.map(({ name, colour }) => name + colour)].join();
-  latest.current = { windowS, end: times.at(-1) ?? 0 };
+  latest.current = { windowS, marks, lines, end: times.at(-1) ?? 0 };
 
   useLayoutEffect(() => {
     const chart = new uPlot(options({ lines, format, height, isWhole }, latest, setPointed), [[], ...lines.map(() => [])], place.current);
@@ -59,15 +59,35 @@ function options({ lines, format, height, isWhole }, latest, setPointed) {
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     scales: {
       x: { time: false, range: () => [latest.current.end - latest.current.windowS, latest.current.end] },
-      y: { range: (chart, least, most) => [0, most > 0 ? most * 1.1 : 1] },
+      y: { range: () => [0, top(latest.current.lines)] },
     },
     axes: [
       { ...axis, size: 24, splits: () => splits(latest.current), values: (chart, at) => at.map((each) => ago(latest.current.end - each)) },
       { ...axis, size: 58, values: (chart, at) => at.map(format), ...(isWhole && { incrs: WHOLE }) },
     ],
     series: [{}, ...lines.map(series)],
-    hooks: { setCursor: [(chart) => setPointed(chart.cursor.idx ?? null)] },
+    hooks: {
+      setCursor: [(chart) => setPointed(chart.cursor.idx ?? null)],
+      drawAxes: [(chart) => drawMarks(chart, latest.current.marks)],
+    },
   };
+}
+
+/** As high as the lines go. A target that is far above them would make them flat: the legend has it. */
+function top(lines) {
+  const highest = (some) => Math.max(0, ...some.flatMap(({ values }) => values));
+  const ofLines = highest(lines.filter(({ isTarget }) => !isTarget));
+  const ofTarget = highest(lines.filter(({ isTarget }) => isTarget));
+  return 1.1 * (ofTarget < ofLines * 4 || !ofLines ? Math.max(ofLines, ofTarget) : ofLines) || 1;
+}
+
+// Events: a line from top to bottom, behind the others.
+function drawMarks({ ctx: pen, bbox, scales, valToPos }, marks) {
+  pen.fillStyle = colour("bad");
+  for (const { atS } of marks) {
+    if (atS < scales.x.min || atS > scales.x.max) continue;
+    pen.fillRect(Math.round(valToPos(atS, "x", true)), bbox.top, devicePixelRatio, bbox.height);
+  }
 }
 
 function series(line) {

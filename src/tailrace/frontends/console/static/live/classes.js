@@ -23,8 +23,8 @@ export function Classes({ frame, history }) {
         </tbody>
       </table>
     </div>
-    ${chosen && html`<${Latency} points=${history.points} name=${chosen.name} what="ttft" title="Time to the first token" />`}
-    ${chosen && html`<${Latency} points=${history.points} name=${chosen.name} what="itl" title="Time between tokens" />`}
+    ${chosen && html`<${Latency} history=${history} name=${chosen.name} what="ttft" title="Time to the first token" />`}
+    ${chosen && html`<${Latency} history=${history} name=${chosen.name} what="itl" title="Time between tokens" />`}
   </${Panel}>`;
 }
 
@@ -54,12 +54,13 @@ function Pair({ each, what }) {
   return html`${seconds(p50)} / <span class=${isLate ? "late" : ""}>${seconds(p99)}${isLate ? " ▲" : ""}</span>`;
 }
 
-function Latency({ points, name, what, title }) {
+function Latency({ history: { points, marks }, name, what, title }) {
   const values = (key) => classLine(points, name, (each) => each[`${what}_${key}_s`]);
   return html`<${Chart}
     title=${`${title}, ${name}`}
     times=${points.map(({ atS }) => atS)}
     windowS=${windowS(points)}
+    marks=${marks}
     format=${seconds}
     lines=${[
       { name: "P50", colour: "series-1", values: values("p50") },

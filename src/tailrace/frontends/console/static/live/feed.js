@@ -7,15 +7,19 @@ import { ask } from "../server.js";
 const PATH = "/console/feed";
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 15_000;
+const DATE_ERROR_S = 3;
+const FINAL = [401, 404]; // statuses after which to ask again would not help
 
 /** @typedef {"closed" | "opening" | "open" | "lost" | "refused"} FeedState */
 
-/** @type {import("../cell.js").Cell<FeedState>} */
-export const feedState = cell("closed");
+/** @type {import("../cell.js").Cell<{state: FeedState, words: string}>} with what the server said, if it did */
+export const feedState = cell({ state: "closed", words: "" });
+
+const turn = (state, words = "") => feedState.set({ state, words });
 
 /**
  * Calls back with every frame, until the returned function is called. A hidden page gets none: its stream is closed.
- * @param {(frame: object) => void} take
+ * @param {(frame: object, aheadS: number) => void} take with by how much the server's clock is ahead of ours
  */
 export function follow(take) {
   let controller = null;
@@ -29,7 +33,7 @@ export function follow(take) {
   const close = () => {
     controller?.abort();
     controller = null;
-    feedState.set("closed");
+    turn("closed");
   };
   document.addEventListener("visibilitychange", look);
   look();
@@ -43,7 +47,7 @@ export function follow(take) {
 export async function firstFrame() {
   const controller = new AbortController();
   try {
-    for await (const frame of frames(controller.signal)) return frame;
+    for await (const { frame } of frames(controller.signal)) return frame;
   } finally {
     controller.abort();
   }
@@ -52,29 +56,37 @@ export async function firstFrame() {
 
 async function keepReading(take, signal) {
   for (let waitMs = FIRST_WAIT_MS; !signal.aborted; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+    let words = "";
+    let isFinal = false;
     try {
-      for await (const frame of frames(signal)) {
-        feedState.set("open");
+      for await (const { frame, aheadS } of frames(signal)) {
+        turn("open");
         waitMs = FIRST_WAIT_MS / 2; // the next silence is a new one
-        take(frame);
+        take(frame, aheadS);
       }
     } catch (error) {
-      if (error.status === 401 || error.status === 404) {
-        if (!signal.aborted) feedState.set("refused"); // asking again would not help
-        return;
-      }
+      words = error.message;
+      isFinal = FINAL.includes(error.status);
     }
     if (signal.aborted) return;
-    feedState.set("lost");
+    turn(isFinal ? "refused" : "lost", words);
+    if (isFinal) return;
     await wait(waitMs, signal);
   }
 }
 
 async function* frames(signal) {
   const response = await ask(PATH, { signal });
+  const aheadS = clockAheadS(response.headers.get("date"));
   for await (const { event, data } of serverSentEvents(response.body)) {
-    if (event === "frame") yield JSON.parse(data);
+    if (event === "frame") yield { frame: JSON.parse(data), aheadS };
   }
+}
+
+// The header is of whole seconds, and may be one old: less than that says nothing.
+function clockAheadS(date) {
+  const aheadS = (Date.parse(date ?? "") - Date.now()) / 1e3;
+  return Math.abs(aheadS) > DATE_ERROR_S ? aheadS : 0;
 }
 
 function wait(ms, signal) {

@@ -2,22 +2,22 @@
 
 import { feedState } from "./feed.js";
 import { useCell } from "../cell.js";
-import { count, digits, duration, plural } from "../format.js";
+import { count, digits, duration } from "../format.js";
 import { html } from "../vendor/preact.js";
 
 const STATES = {
   closed: "Paused",
   opening: "Connecting",
   open: "Live",
-  lost: "The server does not answer; trying again",
+  lost: "Lost; trying again",
   refused: "The server does not show its numbers here",
 };
 
 /** @param {{frame: object | null}} props */
 export function Headline({ frame }) {
-  const state = useCell(feedState);
+  const { state, words } = useCell(feedState);
   return html`<div class="headline">
-    <p class="state" data-state=${state} role="status">${state === "open" && !frame?.is_ready ? "Starting" : STATES[state]}</p>
+    <p class="state" data-state=${state} role="status">${state === "open" && !frame?.is_ready ? "Starting" : STATES[state]}${words && `: ${words}`}</p>
     ${frame && html`<p class="quiet">${identity(frame)}</p>`}
     ${frame &&
     html`<dl class="tiles">

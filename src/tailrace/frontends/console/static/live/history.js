@@ -5,18 +5,24 @@ const MAX_STEPS = 600;
 
 /**
  * @typedef {{atS: number, rates: object | null, classes: object[]}} Point of a second; without rates: nobody looked
- * @typedef {{points: Point[], steps: object[]}} History
+ * @typedef {{atS: number, words: string}} Mark of an event
+ * @typedef {{points: Point[], steps: object[], marks: Mark[]}} History
  */
 
 /** @type {History} */
-export const NO_HISTORY = { points: [], steps: [] };
+export const NO_HISTORY = { points: [], steps: [], marks: [] };
 
-/** @param {History} history @param {object} frame @param {number} atS @returns {History} */
-export function withFrame(history, frame, atS) {
+/**
+ * @param {History} history @param {object} frame @param {number} atS
+ * @param {number} clockS what to add to a time of the server's clock
+ * @returns {History}
+ */
+export function withFrame(history, frame, atS, clockS) {
   const { rates, classes } = frame;
   return {
     points: [...history.points.filter((point) => point.atS > atS - KEPT_S), { atS, rates, classes }],
     steps: withSteps(history.steps, frame.steps, atS),
+    marks: frame.events.map(({ at_s, message }) => ({ atS: at_s + clockS, words: message })),
   };
 }
 

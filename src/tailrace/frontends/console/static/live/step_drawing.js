@@ -23,7 +23,9 @@ export function drawSteps(canvas, steps, width, chosen) {
     drawColumn(pen, step, x, height);
     if (step.took_s > topS) write(pen, "▲", x - 1);
   }
-  write(pen, seconds(topS), 2);
+  const label = seconds(topS);
+  fill(pen, "sunk", 0, LABEL_PX - 1, pen.measureText(label).width + 6, LABEL_PX - 1);
+  write(pen, label, 2);
 }
 
 function opened(canvas, width) {

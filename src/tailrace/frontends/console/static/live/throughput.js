@@ -7,11 +7,11 @@ import { count, digits } from "../format.js";
 import { html } from "../vendor/preact.js";
 
 /** @param {{history: import("./history.js").History}} props */
-export function Throughput({ history: { points } }) {
+export function Throughput({ history: { points, marks } }) {
   const times = points.map(({ atS }) => atS);
   const total = (name) => line(points, ({ classes }) => classes.reduce((sum, each) => sum + each[name], 0));
-  const shared = { times, windowS: windowS(points), height: 190 };
-  return html`<${Panel} title="Throughput">
+  const shared = { times, marks, windowS: windowS(points), height: 190 };
+  return html`<${Panel} title="Throughput" note="red lines are events">
     <${Chart}
       ...${shared}
       title="Tokens a second"

@@ -11,8 +11,11 @@ const nowS = () => performance.now() / 1e3;
 
 /** Watches the server until the returned function is called. */
 export function watch() {
-  const unfollow = follow((frame) => watched.set({ frame, history: withFrame(watched.get().history, frame, nowS()) }));
-  const unwatch = feedState.watch((state) => {
+  const unfollow = follow((frame, aheadS) => {
+    const clockS = nowS() - (Date.now() / 1e3 + aheadS); // from the server's clock to that of the history
+    watched.set({ frame, history: withFrame(watched.get().history, frame, nowS(), clockS) });
+  });
+  const unwatch = feedState.watch(({ state }) => {
     if (state === "open") return;
     const { frame, history } = watched.get();
     watched.set({ frame, history: withGap(history, nowS()) });
