@@ -65,6 +65,16 @@ class Board:
         return self._words[_GENERATION]
 
     @property
+    def num_engine_restarts(self) -> int:
+        """How often an engine has taken the place of another."""
+        return max(self.generation - 1, 0)
+
+    @property
+    def num_worker_restarts(self) -> int:
+        """How often API processes have taken the place of others."""
+        return sum(max(self.worker_generation(index) - 1, 0) for index in range(MAX_WORKERS))
+
+    @property
     def state(self) -> EngineState:
         return EngineState(self._words[_STATE])
 

@@ -119,6 +119,7 @@ class RemoteEngine:
     `classes` have the targets that were configured. `on_failure` is called on that event loop when what engines publish
     can be read no more, which no other engine would change. `observe_ring` is told how long what came together was on
     its way, or the last of it; `on_replaced` is called when another engine takes what one that died has left.
+    `on_resumed` is called for each request that one engine had and the next is handed.
     `received_s` is when the latest tokens came.
     """
 
@@ -133,6 +134,7 @@ class RemoteEngine:
         on_failure: Callable[[], None],
         observe_ring: ObservePieces | None = None,
         on_replaced: Callable[[], None] = lambda: None,
+        on_resumed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._board = board
@@ -142,6 +144,7 @@ class RemoteEngine:
         self._bell = channel.worker_bell
         self._max_model_tokens = max_model_tokens
         self._on_failure = on_failure
+        self._on_resumed = on_resumed
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._numbers = Numbers(channel.owner, worker_generation)
@@ -390,6 +393,8 @@ class RemoteEngine:
     def _hand_over(self, live: _Live) -> None:
         live.is_parked = False
         self._outbox.send(live.submit)
+        if live.was_sent:
+            self._on_resumed()
         live.was_sent = True
 
     def _fail_all(self, error: UnavailableError) -> None:

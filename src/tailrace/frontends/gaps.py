@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from tailrace.service.api import ChoiceDelta
 from tailrace.telemetry.answers import AnswerCounts
+from tailrace.telemetry.exemplars import observing
 from tailrace.telemetry.lives import RequestLife
 
 __all__ = ["GapClock"]
@@ -36,7 +37,7 @@ class GapClock:
         self.life = life
         self._is_streamed = is_streamed
         self._counts = counts
-        self._observe_gap = counts.gaps_of(life.class_name).observe
+        self._observe_gap = observing(counts.gaps_of(life.class_name), life.trace)
         self._arrived_s: float | None = life.accepted_s
         self._last_s: list[float | None] = [None] * num_choices
         self._ticked_s = 0.0
@@ -55,7 +56,7 @@ class GapClock:
         if last is not None:
             self._observe_gap(now - last)
         elif self._arrived_s is not None:
-            self._counts.observe_first_text(now - self._arrived_s)
+            observing(self._counts.first_text_of(self.life.class_name), self.life.trace)(now - self._arrived_s)
             self._arrived_s = None
 
     def wrote(self, deltas: Sequence[ChoiceDelta]) -> None:

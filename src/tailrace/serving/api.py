@@ -14,6 +14,7 @@ from tailrace.app import build_service
 from tailrace.config import ServeConfig
 from tailrace.engine.board import Board, EngineState
 from tailrace.engine.collector import settle_collector
+from tailrace.engine.fill import ChannelFill
 from tailrace.engine.remote import RemoteEngine
 from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.http import serve as http
@@ -46,8 +47,6 @@ from tailrace.serving.traces import sending_spans
 from tailrace.serving.warming import KeptPrompts, ListedPrompts, start_warming
 from tailrace.telemetry.feed.builder import FrameBuilder, ServerFacts
 from tailrace.telemetry.feed.process import ProcessView, decode_view
-from tailrace.telemetry.life_metrics import LifeMetrics
-from tailrace.telemetry.lives import LifeLog
 from tailrace.telemetry.pages import MetricsPage, Snapshot, collect
 from tailrace.telemetry.profile import ALL, Profiler
 from tailrace.telemetry.prometheus import Metrics
@@ -90,6 +89,7 @@ class ApiProcess:
         )
         if before := page.read():
             metrics.go_on_from(before)
+        metrics.link.watch(ChannelFill(self._shared.channels[index]).shares)
         view = self._shared.worker_views[index]
         asyncio.get_running_loop().add_reader(page.wakes, _publish, page, metrics.snapshot)
         asyncio.get_running_loop().add_reader(view.wakes, _publish, view, metrics.feed.snapshot)
@@ -122,9 +122,7 @@ class ApiProcess:
         )
         stop, drain = asyncio.Event(), asyncio.Event()
         beating = asyncio.create_task(_beat(self._shared.board, index))
-        opening = asyncio.create_task(
-            self._open(index, generation, late, listed, stop, paths=metrics.paths, lives=metrics.lives)
-        )
+        opening = asyncio.create_task(self._open(index, generation, late, listed, stop, metrics=metrics))
         others = [asyncio.create_task(serving) for serving in self._other_front_ends(late, gate, metrics, drain)]
         for task in (beating, opening, *others):
             task.add_done_callback(partial(_stop_if_failed, stop))
@@ -187,8 +185,7 @@ class ApiProcess:
         listed: ListedPrompts,
         stop: asyncio.Event,
         *,
-        paths: LifeMetrics,
-        lives: LifeLog,
+        metrics: Metrics,
     ) -> tuple[RemoteEngine, asyncio.Task[None] | None]:
         """Have the text side ready: the first time with its engine, later it may be that there is none just now."""
         shared, plan, classes = self._shared, self._plan, self._config.engine.classes
@@ -199,8 +196,9 @@ class ApiProcess:
             classes=classes,
             max_model_tokens=plan.max_request_tokens,
             on_failure=stop.set,
-            observe_ring=paths.observer("ring"),
-            on_replaced=lambda: lives.engine_replaced(time.monotonic()),
+            on_resumed=metrics.link.request_resumed,
+            observe_ring=metrics.paths.observer("ring"),
+            on_replaced=lambda: metrics.lives.engine_replaced(time.monotonic()),
         )
         tally = plan.tally(self._config.warm)
         keep = KeptPrompts(self._config.warm, late.model).keep if index == 0 else None
@@ -214,7 +212,7 @@ class ApiProcess:
             lambda: engine.classes,
             bounds=TextBounds(max_answer_tokens=self._config.max_answer_tokens),
             chat_format=self._config.source.chat_format,
-            observe_text=paths.observer("text"),
+            observe_text=metrics.paths.observer("text"),
         )
         settle_collector()
         while generation == 1 and not engine.is_ready:
@@ -255,9 +253,15 @@ class _WholeServer:
     async def gather(self) -> Metrics:
         # What was seen, whoever takes this process's place goes on from.
         self.shared.worker_pages[self.index].publish(self.metrics.snapshot)
-        return self.metrics.with_others(
-            await collect([self.shared.engine_page, *self._others(self.shared.worker_pages)])
+        pages = [self.shared.engine_page, *self._others(self.shared.worker_pages)]
+        whole = self.metrics.with_others(await collect(pages))
+        board = self.shared.board
+        whole.server.show(
+            is_engine_up=board.is_ready,
+            num_engine_restarts=board.num_engine_restarts,
+            num_api_restarts=board.num_worker_restarts,
         )
+        return whole
 
     async def views(self) -> Sequence[ProcessView]:
         others = await collect([self.shared.engine_view, *self._others(self.shared.worker_views)])

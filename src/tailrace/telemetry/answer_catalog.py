@@ -21,7 +21,7 @@ FIRST_TEXT_SECONDS = Metric(
     "seconds",
     "From the arrival of a request to the first tokens of its answer, by front end: http, grpc, shm. "
     "An echoed prompt does not count.",
-    labels=("front_end",),
+    labels=("front_end", "class"),
     buckets=buckets.FIRST_TOKEN_S,
 )
 COALESCED_TOKENS = Metric(

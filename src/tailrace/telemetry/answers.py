@@ -17,10 +17,11 @@ class AnswerMetrics:
 
     def __init__(self, classes: ServiceClasses, lives: LifeLog, paths: LifeMetrics) -> None:
         names = [each.name for each in classes]
-        front_ends = [(name,) for name in _FRONT_ENDS]
+        front_ends = [(front_end,) for front_end in _FRONT_ENDS]
+        places = [(front_end, name) for front_end in _FRONT_ENDS for name in names]
         refusals = [(name, reason.value) for name in names for reason in RefusalReason]
         self._gaps = LabelledHistogram(answer_catalog.TOKEN_GAP_SECONDS, [(name,) for name in names])
-        self._first_text = LabelledHistogram(answer_catalog.FIRST_TEXT_SECONDS, front_ends)
+        self._first_text = LabelledHistogram(answer_catalog.FIRST_TEXT_SECONDS, places)
         self._coalesced = LabelledNumber(answer_catalog.COALESCED_TOKENS, front_ends)
         self._refused = LabelledNumber(class_catalog.REFUSED, refusals)
         self.series: tuple[Series, ...] = tuple(vars(self).values())
@@ -28,9 +29,14 @@ class AnswerMetrics:
 
     def through(self, front_end: str) -> "AnswerCounts":
         """For one of the front ends: http, grpc or shm."""
-        first_text = self._first_text.of(front_end)
         return AnswerCounts(
-            front_end, self._gaps, first_text, self._coalesced, self._refused, lives=self._lives, paths=self._paths
+            front_end,
+            self._gaps,
+            self._first_text,
+            self._coalesced,
+            self._refused,
+            lives=self._lives,
+            paths=self._paths,
         )
 
 
@@ -41,7 +47,7 @@ class AnswerCounts:
         self,
         front_end: str,
         gaps: LabelledHistogram,
-        first_text: Histogram,
+        first_text: LabelledHistogram,
         coalesced: LabelledNumber,
         refused: LabelledNumber,
         *,
@@ -52,7 +58,7 @@ class AnswerCounts:
         self._gaps = gaps
         self._coalesced = coalesced
         self._refused = refused
-        self.observe_first_text = first_text.observe
+        self._first_text = first_text
         self.lives = lives
         self.first_token = paths.first_token
         self.observe_write, self.observe_client = paths.observer("write"), paths.observer("client")
@@ -60,6 +66,10 @@ class AnswerCounts:
     def gaps_of(self, class_name: str) -> Histogram:
         """Where the gaps of a class's answers are counted."""
         return self._gaps.of(class_name)
+
+    def first_text_of(self, class_name: str) -> Histogram:
+        """Where the waits for the first text of a class's answers are counted."""
+        return self._first_text.of(self._front_end, class_name)
 
     def coalesce(self, num_tokens: int) -> None:
         """So many tokens left with one before them."""

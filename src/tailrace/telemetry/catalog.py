@@ -21,6 +21,7 @@ from tailrace.telemetry.process_catalog import PROCESS_CATALOG
 from tailrace.telemetry.request_catalog import REQUEST_CATALOG
 from tailrace.telemetry.residency_catalog import RESIDENCY_CATALOG
 from tailrace.telemetry.rule_catalog import RULE_CATALOG
+from tailrace.telemetry.server_catalog import SERVER_CATALOG
 from tailrace.telemetry.shm_catalog import SHM_CATALOG
 from tailrace.telemetry.span_catalog import SPAN_CATALOG
 from tailrace.telemetry.step_catalog import STEP_CATALOG
@@ -49,6 +50,7 @@ GROUPS = (
     Group("Shared memory", SHM_CATALOG),
     Group("Spans for a collector of traces", SPAN_CATALOG),
     Group("Events and rules", RULE_CATALOG),
+    Group("The server", SERVER_CATALOG),
     Group("Processes", PROCESS_CATALOG),
 )
 CATALOG: tuple[Metric, ...] = tuple(metric for group in GROUPS for metric in group.metrics)

@@ -6,7 +6,7 @@ from functools import partial
 
 from tailrace.telemetry.series import Histogram
 
-__all__ = ["Observe", "observer", "sampled_trace_id"]
+__all__ = ["Observe", "observer", "observing", "sampled_trace_id"]
 
 _SAMPLED = 1  # the flag in a traceparent
 _TRACE_ID, _FLAGS = slice(3, 35), slice(53, 55)  # version-traceid-parentid-flags
@@ -23,6 +23,14 @@ def observer(trace: str) -> Observe:
     """How the figures of a request with this traceparent, or with none, are observed."""
     trace_id = sampled_trace_id(trace)
     return Histogram.observe if trace_id is None else partial(_observe_traced, trace_id, time.time())
+
+
+def observing(histogram: Histogram, trace: str) -> Callable[[float], None]:
+    """What observes one figure of this request again and again."""
+    trace_id = sampled_trace_id(trace)
+    if trace_id is None:
+        return histogram.observe
+    return lambda value: histogram.observe_traced(value, trace_id, time.time())
 
 
 def _observe_traced(trace_id: str, at_s: float, histogram: Histogram, value: float) -> None:

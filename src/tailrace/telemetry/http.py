@@ -6,6 +6,7 @@ from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["HttpMetrics"]
 
+_RESUMED = ("resumed", "expired", "unknown")
 _PHASES = ("body", "waiting", "answering", "writing", "stalled")
 
 
@@ -16,6 +17,7 @@ class HttpMetrics:
         self._requests = LabelledNumber(catalog.HTTP_REQUESTS)
         self._in_flight = Number(catalog.HTTP_IN_FLIGHT)
         self._disconnects = LabelledNumber(catalog.CLIENT_DISCONNECTS, [(phase,) for phase in _PHASES])
+        self._resumed = LabelledNumber(catalog.STREAMS_RESUMED, [(outcome,) for outcome in _RESUMED])
         self.buffered = Number(catalog.BUFFERED_BYTES)
         self.series: tuple[Series, ...] = tuple(vars(self).values())
         self.answers = answers
@@ -29,3 +31,7 @@ class HttpMetrics:
 
     def client_gone(self, phase: str) -> None:
         self._disconnects.add(1, phase)
+
+    def stream_resumed(self, outcome: str) -> None:
+        """Somebody wanted to go on with a stream: resumed, expired or unknown."""
+        self._resumed.add(1, outcome)

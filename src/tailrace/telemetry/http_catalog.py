@@ -2,7 +2,7 @@
 
 from tailrace.telemetry.metric import Kind, Metric
 
-__all__ = ["BUFFERED_BYTES", "CLIENT_DISCONNECTS", "HTTP_CATALOG", "HTTP_IN_FLIGHT", "HTTP_REQUESTS"]
+__all__ = ["BUFFERED_BYTES", "CLIENT_DISCONNECTS", "HTTP_CATALOG", "HTTP_IN_FLIGHT", "HTTP_REQUESTS", "STREAMS_RESUMED"]
 
 HTTP_REQUESTS = Metric(
     "tailrace_http_requests",
@@ -10,6 +10,13 @@ HTTP_REQUESTS = Metric(
     "requests",
     "HTTP requests answered, by route and status; 499: the client went away first.",
     labels=("route", "status"),
+)
+STREAMS_RESUMED = Metric(
+    "tailrace_http_streams_resumed",
+    Kind.COUNTER,
+    "streams",
+    "Clients that wanted to go on with a stream: resumed, expired (it had ended too long ago), unknown.",
+    labels=("outcome",),
 )
 HTTP_IN_FLIGHT = Metric(
     "tailrace_http_requests_in_flight",
@@ -37,4 +44,5 @@ HTTP_CATALOG = (
     HTTP_IN_FLIGHT,
     CLIENT_DISCONNECTS,
     BUFFERED_BYTES,
+    STREAMS_RESUMED,
 )

@@ -32,12 +32,14 @@ from tailrace.telemetry.series import (
     Exemplars,
     LabelledNumber,
     Samples,
+    Series,
     add_exemplars,
     add_samples,
     exemplars_of,
     over_classes,
     samples_of,
 )
+from tailrace.telemetry.server import LinkMetrics, ServerMetrics
 from tailrace.telemetry.shm import ShmMetrics
 from tailrace.telemetry.span_counts import SpanCounts
 
@@ -75,11 +77,10 @@ class Metrics:
         self.events = EventLog()
         self.rules = RuleReports()
         self.process = ProcessMetrics(process)
+        self.link = LinkMetrics(process)
+        self.server = ServerMetrics()
         self._build = LabelledNumber(process_catalog.BUILD_INFO)
         self._build.set(1, version, model_name)
-        steps = (*self.engine.series, *self.ops.series, *self.engine_time.series)
-        engine = (*steps, *self.pool.series, *self.levels.series)
-        own = (*self.spans.series, *self.events.series, *self.gc_pauses.series, *self.process.series)
         self._asked: tuple[_Asked, ...] = (
             self.experts,
             self.residency,
@@ -87,10 +88,9 @@ class Metrics:
             self.pool,
             self.levels,
             self.process,
+            self.link,
         )
-        answers = (*self.answers.series, *self.paths.series)
-        fronts = (*answers, *self.http.series, *self.grpc.series, *self.shm.series)
-        self._series = (*engine, *self.experts.series, *self.residency.series, *fronts, *own)
+        self._series = tuple(series for part in self._parts for series in part.series)
 
     def record(self, record: Record) -> None:
         """The engine's sink: counts one record, in the calling thread. Events may come from any."""
@@ -151,6 +151,30 @@ class Metrics:
         if snapshot.experts:
             self.experts.watch(lambda: snapshot.experts)
 
+    @property
+    def _parts(self) -> tuple["_Part", ...]:
+        """In the order of the exposition."""
+        return (
+            self.engine,
+            self.ops,
+            self.engine_time,
+            self.pool,
+            self.levels,
+            self.experts,
+            self.residency,
+            self.answers,
+            self.paths,
+            self.http,
+            self.grpc,
+            self.shm,
+            self.spans,
+            self.events,
+            self.gc_pauses,
+            self.process,
+            self.link,
+            self.server,
+        )
+
     def _shown(self) -> Iterator[Shown]:
         """All series under our names, and under those that others read."""
         model_name, _, _ = self._names
@@ -168,6 +192,13 @@ class Metrics:
     def _refresh(self) -> None:
         for asked in self._asked:
             asked.refresh()
+
+
+class _Part(Protocol):
+    """What counts some of it."""
+
+    @property
+    def series(self) -> Sequence[Series]: ...
 
 
 class _Asked(Protocol):

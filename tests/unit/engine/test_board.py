@@ -19,6 +19,16 @@ def test_what_one_process_writes_the_others_read() -> None:
     assert board.published_s == 12.25
 
 
+def test_who_takes_the_place_of_another_was_started_again() -> None:
+    board = Board(max_running=4)
+    assert (board.num_engine_restarts, board.num_worker_restarts) == (0, 0)
+    for generation in (1, 2, 3):
+        board.begin(generation, 0.0, 1.0)
+    for index in (0, 1, 1, 0, 1):
+        board.begin_worker(index)
+    assert (board.num_engine_restarts, board.num_worker_restarts) == (2, 3)
+
+
 def seen(board: Board) -> tuple[EngineState, bool]:
     return board.state, board.is_ready
 

@@ -27,6 +27,7 @@ class Served:
         self.num_replaced = 0
         self.now_s: float | None = None  # None: time passes by itself
         self.read: list[tuple[float, int]] = []  # how long tokens were on their way, and how many
+        self.num_resumed = 0
         self.remote = self.connect()
         self.events: dict[str, list[TokenEvent]] = {}
         self.readers: dict[str, asyncio.Task[None]] = {}
@@ -42,10 +43,14 @@ class Served:
             on_replaced=self._note_replaced,
             observe_ring=lambda took_s, num_tokens: self.read.append((took_s, num_tokens)),
             clock=lambda: time.monotonic() if self.now_s is None else self.now_s,
+            on_resumed=self._count_resumed,
         )
 
     def _note_replaced(self) -> None:
         self.num_replaced += 1
+
+    def _count_resumed(self) -> None:
+        self.num_resumed += 1
 
     @property
     def engine(self) -> ScriptedEngine:
@@ -168,6 +173,7 @@ async def test_a_request_goes_on_where_a_dead_engine_left_it(served: Served) -> 
     (resumed, _) = asked
     assert len(served.events[resumed.request_id]) == 9
     assert served.num_replaced == 1
+    assert served.num_resumed == 2
 
 
 async def test_a_request_that_no_engine_has_seen_waits_for_the_next(served: Served) -> None:
@@ -180,6 +186,7 @@ async def test_a_request_that_no_engine_has_seen_waits_for_the_next(served: Serv
 
     (computed,) = served.engine.running.values()
     assert not computed.request.is_resumed
+    assert served.num_resumed == 0
     await served.finish()
     assert served.tokens("a") == answer_of(request("a"))
 
@@ -411,7 +418,9 @@ async def test_who_is_paused_when_the_engine_dies_comes_back_when_it_is_read(ser
     await served.replace_engine()
     served.engine.take_in()
     assert not served.engine.running
+    assert served.num_resumed == 0, "it is handed over when it is read"
     tokens = [event.token_id for event in stream.take()]
+    assert served.num_resumed == 1
     await served.steps(200 - len(tokens))
     tokens += [event.token_id for event in stream.take()]
 

@@ -1,8 +1,10 @@
 """Requests whose traces somebody keeps leave exemplars, others leave none."""
 
+import time
+
 import pytest
 
-from tailrace.telemetry.exemplars import observer, sampled_trace_id
+from tailrace.telemetry.exemplars import observer, observing, sampled_trace_id
 from tailrace.telemetry.metric import Kind, Metric
 from tailrace.telemetry.series import Histogram
 
@@ -35,3 +37,19 @@ def test_an_observer_without_one_counts_and_leaves_nothing() -> None:
     observer("")(histogram, 0.25)
     assert histogram.counts == [1, 0, 0]
     assert histogram.exemplars == {}
+
+
+def test_what_is_observed_again_and_again_leaves_when_each_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([100.0, 101.0])
+    monkeypatch.setattr(time, "time", lambda: next(times))
+    histogram = Histogram(Metric("h", Kind.HISTOGRAM, "seconds", "Help.", buckets=(1, 2)))
+    observe = observing(histogram, f"00-{TRACE_ID}-b7ad6b7169203331-01")
+    observe(0.25)
+    observe(1.5)
+    assert histogram.exemplars == {0: (TRACE_ID, 0.25, 100.0), 1: (TRACE_ID, 1.5, 101.0)}
+
+
+def test_what_is_not_traced_is_observed_as_if_there_were_no_traces() -> None:
+    histogram = Histogram(Metric("h", Kind.HISTOGRAM, "seconds", "Help.", buckets=(1, 2)))
+    for trace in ("", f"00-{TRACE_ID}-b7ad6b7169203331-00"):
+        assert observing(histogram, trace) == histogram.observe

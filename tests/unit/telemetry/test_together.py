@@ -26,7 +26,7 @@ def test_counters_add_up_and_gauges_are_those_of_who_has_them() -> None:
     for each in (first, second):
         each.http.request_started()
         each.http.answers.refuse("gold", RefusalReason.QUEUE_FULL)
-        each.http.answers.observe_first_text(0.1)
+        each.http.answers.first_text_of("gold").observe(0.1)
         each.http.answers.gaps_of("silver").observe(0.02)
 
     whole = first.with_others([engine.snapshot(), second.snapshot()])
@@ -36,7 +36,7 @@ def test_counters_add_up_and_gauges_are_those_of_who_has_them() -> None:
     assert values(text, "tailrace_http_requests_in_flight") == {"": 2.0}
     assert values(text, "tailrace_kv_resident_bytes") == {"": 4096.0}
     assert values(text, "tailrace_build_info") == {'{model_name="m",version="1"}': 1.0}
-    assert values(text, "tailrace_first_text_seconds_count")['{front_end="http"}'] == 2.0
+    assert values(text, "tailrace_first_text_seconds_count")['{class="gold",front_end="http"}'] == 2.0
     assert values(text, "tailrace_inter_token_latency_seconds_sum")['{class="silver"}'] == 0.04
     assert set(values(text, "tailrace_process_resident_bytes")) == {
         '{process="api 0"}',
@@ -66,13 +66,13 @@ def test_who_takes_the_place_of_a_dead_process_counts_on_and_begins_with_its_own
     for _ in range(3):
         dead.http.request_started()
     dead.http.request_ended("/models", 200)
-    dead.http.answers.observe_first_text(0.1)
+    dead.http.answers.first_text_of("gold").observe(0.1)
 
     heir.go_on_from(dead.snapshot())
-    heir.http.answers.observe_first_text(0.1)
+    heir.http.answers.first_text_of("gold").observe(0.1)
     text, _ = heir.render("")
 
-    assert values(text, "tailrace_first_text_seconds_count")['{front_end="http"}'] == 2.0
+    assert values(text, "tailrace_first_text_seconds_count")['{class="gold",front_end="http"}'] == 2.0
     assert values(text, "tailrace_http_requests_total") == {'{route="/models",status="200"}': 1.0}
     assert values(text, "tailrace_http_requests_in_flight") == {"": 0.0}
 
@@ -105,6 +105,29 @@ def test_an_engine_counts_on_from_the_one_before_whose_totals_began_at_nothing_t
     assert values(text, "tailrace_expert_tokens_total") == {'{layer="1"}': 24.0}
     assert values(text, "tailrace_level_blocks") == {'{level="host"}': 0.0}
     assert values(text, "tailrace_kv_blocks_in_state")['{state="idle"}'] == 3.0
+
+
+def test_what_all_processes_know_is_shown_once_and_what_each_sees_by_its_name() -> None:
+    first, second = metrics("api 0"), metrics("api 1")
+    first.link.watch(lambda: {"tokens": 0.25, "commands": 0.0})
+    second.link.watch(lambda: {"tokens": 0.5, "commands": 0.125})
+    for each in (first, first, second):
+        each.link.request_resumed()
+    whole = first.with_others([second.snapshot()])
+    whole.server.show(is_engine_up=True, num_engine_restarts=2, num_api_restarts=1)
+    text, _ = whole.render("")
+
+    assert values(text, "tailrace_engine_up") == {"": 1.0}
+    assert values(text, "tailrace_engine_restarts_total") == {"": 2.0}
+    assert values(text, "tailrace_api_restarts_total") == {"": 1.0}
+    assert values(text, "tailrace_requests_resumed_total") == {"": 3.0}
+    assert values(text, "tailrace_ring_used_ratio") == {
+        '{process="api 0",ring="tokens"}': 0.25,
+        '{process="api 0",ring="commands"}': 0.0,
+        '{process="api 1",ring="tokens"}': 0.5,
+        '{process="api 1",ring="commands"}': 0.125,
+    }
+    assert values(first.render("")[0], "tailrace_engine_restarts_total") == {"": 0.0}
 
 
 def test_exemplars_of_all_processes_are_shown_where_there_is_a_place_for_them_the_latest_of_a_bucket() -> None:

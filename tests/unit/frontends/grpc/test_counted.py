@@ -81,4 +81,4 @@ async def test_who_has_used_up_its_limits_is_counted_in_its_class(metrics: Metri
             await read(front, KEY)
     refused = shown(metrics, "tailrace_requests_refused_total")
     assert refused['{class="bronze",reason="rate_limited"}'] == sum(refused.values()) == 1
-    assert shown(metrics, "tailrace_first_text_seconds_count")['{front_end="grpc"}'] == 1
+    assert shown(metrics, "tailrace_first_text_seconds_count")['{class="bronze",front_end="grpc"}'] == 1

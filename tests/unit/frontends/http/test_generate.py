@@ -520,7 +520,7 @@ async def test_gaps_and_the_first_text_are_measured(app: ASGIApp, metrics: Metri
     for fields in (CHAT, STREAM):
         await post(app, "/v1/chat/completions", fields)
     exposition = metrics.render("")[0].decode()
-    assert 'tailrace_first_text_seconds_count{front_end="http"} 2.0' in exposition
+    assert 'tailrace_first_text_seconds_count{class="silver",front_end="http"} 2.0' in exposition
     assert 'tailrace_inter_token_latency_seconds_count{class="silver"} 2.0' in exposition  # two tokens each
 
 
@@ -531,11 +531,11 @@ async def test_an_echo_is_neither_the_first_text_nor_followed_by_a_gap(
     service.script = [ChoiceDelta(0, "Hi"), gate, token("a"), token("b"), finish()]
     conversation = talk(app, "/v1/completions", b'{"prompt":"Hi","echo":true,"stream":true}')
     await conversation.read()
-    assert 'tailrace_first_text_seconds_count{front_end="http"} 0.0' in metrics.render("")[0].decode()
+    assert 'tailrace_first_text_seconds_count{class="silver",front_end="http"} 0.0' in metrics.render("")[0].decode()
     gate.set()
     await conversation.end()
     exposition = metrics.render("")[0].decode()
-    assert 'tailrace_first_text_seconds_count{front_end="http"} 1.0' in exposition
+    assert 'tailrace_first_text_seconds_count{class="silver",front_end="http"} 1.0' in exposition
     assert 'tailrace_inter_token_latency_seconds_count{class="silver"} 1.0' in exposition
 
 

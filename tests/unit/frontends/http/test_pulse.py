@@ -33,7 +33,7 @@ def count(metrics: Metrics, sample: str) -> float:
     (line,) = [
         line
         for line in metrics.render("")[0].decode().splitlines()
-        if line.startswith((sample + " ", sample + '{front_end="http"}'))
+        if line.startswith((sample + " ", sample + '{front_end="http"}', sample + '{class="silver",front_end="http"}'))
     ]
     return float(line.rpartition(" ")[2])
 

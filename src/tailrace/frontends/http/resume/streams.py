@@ -109,10 +109,12 @@ class ResumableStreams:
     def _find(self, exchange: Exchange, stream_id: str) -> Kept:
         kept = self._store.find(bytes.fromhex(stream_id), _key(exchange)) if _ID.fullmatch(stream_id) else None
         if kept is None:
+            self._metrics.stream_resumed("unknown")
             raise StreamNotFound(
                 "there is no such stream of this API key; streams are kept for a minute, if there is room"
             )
         if kept.is_expired:
+            self._metrics.stream_resumed("expired")
             raise StreamExpired("this stream ended too long ago to be taken up again; send its request anew")
         return kept
 
@@ -127,6 +129,7 @@ class ResumableStreams:
             outputs = [_cut(each, mark) for each, mark in zip(outputs, marks.choices, strict=True)]
         with self._keeping(exchange, bytes.fromhex(stream_id), record.shown, settled.epoch) as journal:
             stream = await self._service.resume(settled, outputs, journal, life)
+            self._metrics.stream_resumed("resumed")
             before = Usage(stream.prompt_tokens, sum(len(output.token_ids) for output in outputs), 0)
             async with charged(stream, exchange.visit, life, before):
                 exchange.more_headers.append((b"x-stream-id", stream_id.encode()))

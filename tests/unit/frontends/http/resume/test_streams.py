@@ -131,6 +131,7 @@ class Processes:
         self.engine.gate.set()
         self.memory = memoryview(bytearray(2**20))
         self.lives: list[LifeLog] = []
+        self.metrics: list[Metrics] = []
         self.apps = [self.start(0), self.start(1)]
 
     def start(self, index: int) -> ASGIApp:
@@ -139,7 +140,17 @@ class Processes:
         metrics, config = Metrics(model_name="tiny", version="0"), HttpConfig(api_keys=ApiKeys(KEYS), gate=self.gate)
         self.lives.append(metrics.lives)
         streams = ResumableStreams(service, store, metrics.http, config)
+        self.metrics.append(metrics)
         return create_app(service, metrics, config, streams=streams)
+
+    def num_resumed(self) -> dict[str, float]:
+        """How often clients wanted to go on with streams, by what came of it."""
+        (series,) = [
+            samples
+            for metric, samples in self.metrics[0].with_others([self.metrics[1].snapshot()]).samples()
+            if metric.name == "tailrace_http_streams_resumed"
+        ]
+        return {labels[0]: values[0] for labels, values in series}
 
     async def post(
         self,
@@ -372,6 +383,7 @@ async def test_a_stream_that_came_to_its_end_is_told_again_without_any_computing
     )
     assert events_of(await processes.get(stream_id, events[-3][0]))[-2:] == events[-2:]
     assert [data for _, data in events_of(await processes.get(stream_id, events[-2][0]))] == ["[DONE]"]
+    assert processes.num_resumed() == {"resumed": 3, "expired": 0, "unknown": 0}
     assert processes.engine.num_computed == computed
 
 
@@ -393,6 +405,7 @@ async def test_a_stream_is_there_for_its_key_alone_and_for_a_minute() -> None:
     processes.now += 60.5
     gone = await processes.get(stream_id, last)
     assert (gone.status, gone.json()["error"]["code"]) == (410, "stream_expired")
+    assert processes.num_resumed() == {"resumed": 0, "expired": 1, "unknown": 2}
 
 
 @pytest.mark.parametrize("event_id", ["x", "1", "1.2,3.4", "-1.0", "1.2?", "9" * 20 + ".1", "\u0663.1", "u", "1.1!!"])
