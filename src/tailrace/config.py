@@ -8,6 +8,7 @@ from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.frontends.trace_sampler import TraceSampler
 from tailrace.levels.config import LevelsConfig
 from tailrace.rules.rule import Rule
+from tailrace.rules.standard import standard_rules
 from tailrace.weights.precision import AS_STORED, KvCacheDtype, Precision
 
 __all__ = [
@@ -122,6 +123,11 @@ class ServeConfig:
     num_workers: int = 1  # API processes
     max_restarts: int = 5  # of a process that dies, in a minute
     patience_s: float = 10.0  # with an engine that hangs
-    rules: tuple[Rule, ...] = ()  # what is done when something has been wrong for a while
+    rules: tuple[Rule, ...] | None = None  # of what is done when something is wrong; None: the standard ones
     drain_s: float = 30.0  # what requests under way have to end when the server is told to stop
     otlp: OtlpConfig | None = None  # who gets traces; None: nobody
+
+    @property
+    def settled_rules(self) -> tuple[Rule, ...]:
+        """Those that were given, or the standard ones for these classes and levels."""
+        return standard_rules(self.engine.classes, self.levels.levels) if self.rules is None else self.rules

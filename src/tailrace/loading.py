@@ -21,7 +21,7 @@ from tailrace.models.registry import build_program
 from tailrace.ops.api import Backend, Executable, LaidOutProgram, Limits, Progress
 from tailrace.ops.load import load_backend, measured_ceilings
 from tailrace.ops.program import Program
-from tailrace.records import ResidencyCounts
+from tailrace.records import ResidencyCounts, Tell, untold
 from tailrace.runtime.runner import Runner
 from tailrace.scheduler.steptime import StepTimeModel
 from tailrace.service.api import ModelCard
@@ -209,14 +209,18 @@ class LoadedModel:
         active, total = active_parameters(config), sum(prod(shape) for shape in expected_shapes(config).values())
         return Reads(total_bytes=self.executable.weight_bytes, active_share=active / total, active_parameters=active)
 
-    def open_levels(self, config: LevelsConfig) -> list[BlockLevel]:
-        """The levels below the engine. Raises SetupError for one that was asked for and cannot be used."""
+    def open_levels(self, config: LevelsConfig, tell: Tell = untold) -> list[BlockLevel]:
+        """The levels below the engine; `tell` hears, on any thread, when one goes down and when it works again.
+
+        Raises SetupError for one that was asked for and cannot be used.
+        """
         block_bytes = self.executable.kv_bytes_per_block
         return open_levels(
             config,
             self.plan.everything,
             block_bytes=block_bytes,
             engine_bytes=block_bytes * self.limits.num_blocks,
+            tell=tell,
         )
 
     def watch_experts(self, on_filled: Callable[[], None]) -> None:

@@ -33,6 +33,8 @@ __all__ = [
     "RuleReport",
     "StepProfile",
     "StepRecord",
+    "Tell",
+    "untold",
 ]
 
 
@@ -295,13 +297,19 @@ class RuleReport:
 
     name: str
     says: str  # what it looks at
-    does: str
+    action: str
+    target: str  # the level or class that it acts on; empty: none
     state: str  # quiet, pending, firing, clearing
     since_s: float
     signal: float | None  # now; None: nothing is known
     counts: bool  # whether that is enough to go by
     clear_at: float
     clear_for_s: float
+
+    @property
+    def is_active(self) -> bool:
+        """Whether what it does is in force."""
+        return self.state in ("firing", "clearing")
 
 
 class EventKind(StrEnum):
@@ -328,3 +336,9 @@ class EventRecord:
 
 Record = StepRecord | BeginningRecord | RequestRecord | LoadRecord | KvRecord | StepProfile | EventRecord
 RecordSink = Callable[[Record], None]
+Tell = Callable[[EventKind, str], None]
+"""Something happened now, and this is to be said of it."""
+
+
+def untold(kind: EventKind, message: str) -> None:
+    """A `Tell` where nobody listens."""

@@ -20,6 +20,7 @@ __all__ = [
     "Invalidate",
     "Invalidated",
     "Level",
+    "LevelMode",
     "MissReason",
     "ModelTarget",
     "OpTime",
@@ -142,6 +143,14 @@ class Level(StrEnum):
     REDIS = "redis"
 
 
+class LevelMode(StrEnum):
+    """How a level below the engine is used."""
+
+    NORMAL = "normal"
+    ASYNCHRONOUS = "asynchronous"  # nobody waits for it: what it has is fetched behind a request, for the next one
+    BYPASSED = "bypassed"  # neither looked up nor saved to, but for a small sample of requests, which do not wait
+
+
 class MissReason(StrEnum):
     """Why the first block that had to be computed was not found."""
 
@@ -154,6 +163,7 @@ class MissReason(StrEnum):
     OTHER_FINGERPRINT = "other_fingerprint"  # seen, with other weights or another KV format
     SHORTER_THAN_BLOCK = "shorter_than_block"  # what is left to find is less than a block
     LEVEL_DOWN = "level_down"  # a level that may hold it did not answer
+    LEVEL_BYPASSED = "level_bypassed"  # a rule lets no request wait for a level that may hold it
     SLOWER_THAN_RECOMPUTE = "slower_than_recompute"  # a level holds it, but computing takes less time
 
 

@@ -10,7 +10,7 @@ from tailrace.errors import ContextTooLong
 from tailrace.kvcache.cache import KvCacheConfig
 from tailrace.scheduler.plan import StepPlan
 from tailrace.scheduler.scheduler import SchedulerConfig
-from tailrace.types import Level, PreemptionCause, Request
+from tailrace.types import Level, LevelMode, PreemptionCause, Request
 from tests.support.simulated_store import Faults
 from tests.support.simulation import EOS_ID, SimulatedEngine, make_request, restless
 
@@ -123,6 +123,13 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def lose_a_level(self, data: st.DataObject) -> None:
         self.engine.store.clear(data.draw(st.sampled_from(self.engine.store.levels)))
+
+    @precondition(lambda self: self.engine.store.levels)
+    @rule(data=st.data())
+    def change_modes(self, data: st.DataObject) -> None:
+        """As rules do, between two steps or while one runs."""
+        modes = st.dictionaries(st.sampled_from(self.engine.store.levels), st.sampled_from(LevelMode))
+        self.engine.scheduler.below.modes.change(data.draw(modes))
 
     @rule(fetch_s=st.sampled_from([0.0, 1.0]))
     def change_speed(self, fetch_s: float) -> None:

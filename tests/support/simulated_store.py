@@ -45,6 +45,7 @@ class SimulatedStore:
     ) -> None:
         self.levels = levels
         self.is_closed = False
+        self.lookup_s = 0.0  # what each level takes for a lookup
         self.fetch_s = 0.0  # what a fetch takes; simulated steps take no time
         self.fetching: set[int] = set()  # blocks
         self.saving: dict[int, tuple[bytes, ...]] = {}
@@ -114,12 +115,14 @@ class SimulatedStore:
 
     def _find(self, lookup: Lookup) -> LookupAnswer:
         found: list[Level] = []
-        down = tuple(level for level in self.levels if self._has(self._faults.down))
-        for level in self.levels:
+        asked = [level for level in self.levels if level not in lookup.skipped]
+        down = tuple(level for level in asked if self._has(self._faults.down))
+        took = tuple((level, self.lookup_s) for level in asked)
+        for level in asked:
             if level not in down:
                 names = lookup.names[len(found) :]
                 found += [level] * next((i for i, name in enumerate(names) if not self._is_in(level, name)), len(names))
-        return LookupAnswer(lookup.lookup_id, tuple(found), down, None if found else self.elsewhere)
+        return LookupAnswer(lookup.lookup_id, tuple(found), down, None if found else self.elsewhere, took)
 
     def _is_in(self, level: Level, name: bytes) -> bool:
         return name in self._stored[level].blocks
@@ -140,8 +143,8 @@ class SimulatedStore:
     def _keep(self, save: Save) -> SaveAnswer:
         cells = self._read(save.block_id)
         assert cells == self.saving.pop(save.block_id), "somebody changed a block that is being saved"
-        for stored in self._stored.values():
-            if not self._has(self._faults.dropped):
+        for level, stored in self._stored.items():
+            if level not in save.skipped and not self._has(self._faults.dropped):
                 assert stored.blocks.setdefault(save.head.name, cells) == cells, "one name for two contents"
         return SaveAnswer((save.block_id,))
 

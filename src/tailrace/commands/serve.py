@@ -40,7 +40,6 @@ from tailrace.frontends.trace_sampler import TraceSampler
 from tailrace.levels.config import DISK_BYTES, HOST_DIRECTORY, LevelsConfig
 from tailrace.loading import PlannedModel
 from tailrace.rules.rule import Rule
-from tailrace.rules.standard import standard_rules
 from tailrace.serving import run as serving
 from tailrace.serving.children import process_name
 from tailrace.serving.shared import Places
@@ -109,7 +108,7 @@ def run(
     classes: Path | None = None,
     api_keys: Path | None = None,
     admin_key_file: Path | None = None,
-    rules: Path | Literal["none"] | None = None,
+    rules: Literal["none"] | Path | None = None,
     warm: Path | None = None,
     warm_state: Path | None = None,
     warm_tokens: NonNegativeInt = WARM.max_tokens,
@@ -317,11 +316,13 @@ def _redis_url(given: str | None) -> str | None:
     return given if given is not None else os.environ.get("TAILRACE_KV_REDIS") or None
 
 
-def _rules(given: Path | Literal["none"] | None, classes: ServiceClasses, config: LevelsConfig) -> tuple[Rule, ...]:
-    """Those of the file, none, or the standard ones, for the levels that there will be."""
+def _rules(
+    given: Literal["none"] | Path | None, classes: ServiceClasses, levels: LevelsConfig
+) -> tuple[Rule, ...] | None:
+    """Those of the file, or none; None for the standard ones."""
     if given == "none":
         return ()
-    return standard_rules(classes, config.levels) if given is None else read_rules(Path(given), classes, config.levels)
+    return None if given is None else read_rules(Path(given), classes, levels.levels)
 
 
 def _otlp(url: str | None) -> OtlpConfig | None:

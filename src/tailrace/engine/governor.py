@@ -16,10 +16,11 @@ from tailrace.records import (
     StepRecord,
 )
 from tailrace.rules.book import RuleBook, RuleChange
-from tailrace.rules.rule import Rule, Signal
+from tailrace.rules.rule import Action, Rule, Signal
 from tailrace.rules.signals import Facts, LevelFaults, TokenCounts
 from tailrace.rules.state import Change
 from tailrace.scheduler.scheduler import Scheduler
+from tailrace.types import Level, LevelMode
 
 __all__ = ["Governor"]
 
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _FAULTS = (Signal.FAILURES, Signal.CORRUPT_BLOCKS)
+_MODES = {Action.BYPASS: LevelMode.BYPASSED, Action.ASYNCHRONOUS: LevelMode.ASYNCHRONOUS}
 _KINDS = {Change.FIRED: EventKind.RULE_FIRED, Change.CLEARED: EventKind.RULE_CLEARED}
 
 
@@ -57,11 +59,10 @@ class Governor:
         self._due_s = 0.0 if rules else float("inf")
         self._load: StepRecord | LoadRecord | None = None
         self._tokens: dict[str, TokenCounts] = {}
-        self._reports = self._book.reports()
 
     def reports(self) -> Sequence[RuleReport]:
-        """How each rule stood at the last look. From any thread."""
-        return self._reports
+        """How each rule stands. From any thread."""
+        return self._book.reports()
 
     def record(self, record: Record) -> None:
         if isinstance(record, StepRecord | LoadRecord):
@@ -77,7 +78,9 @@ class Governor:
         for change in self._book.look(self._facts(), now_s):
             self._tell_of(change)
         self._scheduler.entrance.shed_until_s = self._book.shed_until_s(now_s)
-        self._reports = self._book.reports()
+        self._scheduler.below.modes.change(
+            {Level(name): _MODES[action] for name, action in self._book.level_actions.items()}
+        )
 
     def _count(self, request: RequestRecord) -> None:
         before = self._tokens.get(request.class_name, TokenCounts())
@@ -91,6 +94,7 @@ class Governor:
         tokens, self._tokens = self._tokens, {}
         load = self._load
         return Facts(
+            uses={level.value: use for level, use in self._scheduler.below.uses.totals.items()},
             faults={
                 report.level.value: LevelFaults(report.num_failures, report.num_corrupt_blocks)
                 for report in self._read_levels()

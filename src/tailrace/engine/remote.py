@@ -17,6 +17,7 @@ from tailrace.engine.board import Board, EngineState
 from tailrace.engine.channel import Channel
 from tailrace.engine.client import ObservePieces, TokenStream
 from tailrace.engine.numbers import Numbers
+from tailrace.engine.outage import OutageWatch
 from tailrace.engine.outbox import Outbox
 from tailrace.engine.published import Arrival, Published
 from tailrace.engine.stream import EventStream
@@ -30,6 +31,7 @@ from tailrace.errors import (
     UnavailableError,
     heeded_s,
 )
+from tailrace.records import EventKind, Tell, untold
 from tailrace.ring import MessageRing
 from tailrace.types import (
     CacheAnswer,
@@ -121,6 +123,7 @@ class RemoteEngine:
     its way, or the last of it; `on_replaced` is called when another engine takes what one that died has left.
     `on_resumed` is called for each request that one engine had and the next is handed.
     `received_s` is when the latest tokens came.
+    `tell` hears of requests that are given up; that of the first API process hears of engines that die and come back.
     """
 
     def __init__(
@@ -135,6 +138,7 @@ class RemoteEngine:
         observe_ring: ObservePieces | None = None,
         on_replaced: Callable[[], None] = lambda: None,
         on_resumed: Callable[[], None] = lambda: None,
+        tell: Tell = untold,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._board = board
@@ -145,6 +149,8 @@ class RemoteEngine:
         self._max_model_tokens = max_model_tokens
         self._on_failure = on_failure
         self._on_resumed = on_resumed
+        self._tell = tell
+        self._outages = OutageWatch(board, tell if channel.owner == 0 else untold)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._numbers = Numbers(channel.owner, worker_generation)
@@ -314,6 +320,7 @@ class RemoteEngine:
         self._loop.call_soon(self._take_in)
 
     def _look_at_board(self) -> None:
+        self._outages.look()
         if self._board.generation != self._generation:
             self._move_on(self._board.generation)
         if self._board.state is EngineState.FAILED and (self._live or self._asked):
@@ -380,7 +387,9 @@ class RemoteEngine:
         for live in list(self._live.values()):
             if live.number in suspects and live.is_suspect:
                 about = {"request_id": live.request.request_id, "trace": live.request.trace}
-                logger.error("request %s is given up: %s", live.request.request_id, _QUARANTINED, extra=about)
+                message = f"request {live.request.request_id} is given up: {_QUARANTINED}"
+                logger.error("%s", message, extra=about)
+                self._tell(EventKind.REQUEST_QUARANTINED, message)
                 self._end(live, _error_event(live, _QUARANTINED))
                 continue
             live.is_suspect = live.is_suspect or live.number in suspects

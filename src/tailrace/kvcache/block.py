@@ -108,5 +108,11 @@ class BlockTable:
         """The index behind the last block."""
         return self.first + len(self.blocks)
 
+    def clear(self) -> None:
+        """Nothing is held any more."""
+        self.blocks = []
+        self.first = self.num_sealed = self.num_cached = 0
+        self.severed_at = self.start = None
+
     def parent_of(self, index: int) -> BlockName:
         return self.names[index - 1] if index else self.owner.root

@@ -53,8 +53,7 @@ class KvCache:
         self._pinned: dict[int, Block] = {}
         self._arriving: set[int] = set()  # ids of blocks that are being fetched
         self._longest_free_chunks = len(self._pool.chunks.chunks)  # at the last sweep
-        self._num_query_tokens = 0
-        self._num_hit_tokens = 0
+        self._num_query_tokens = self._num_hit_tokens = 0
         self._num_removed = dict.fromkeys(MissReason, 0)
 
     @property
@@ -204,12 +203,15 @@ class KvCache:
         Until `land`, the returned table holds them and the matched ones before them, and their names are in flight.
         None: no room.
         """
-        names = table.names[: match.end + num_blocks]
-        arriving = BlockTable(table.owner, names, group=table.group)
+        arriving = BlockTable(table.owner, table.names[: match.end + num_blocks], group=table.group)
         if not self._hold(arriving, match.whole(), num_blocks, spare):
             return None
         self._arriving.update(_unsealed(arriving))
         return arriving
+
+    def disclaim(self, arriving: BlockTable) -> None:
+        """Let whoever wants what arrives compute it meanwhile, instead of waiting for it."""
+        self._in_flight.abandon(arriving)
 
     def land(self, arriving: BlockTable, token_ids: Sequence[int], num_arrived: int) -> list[Block]:
         """The first so many of the reserved blocks are here, for all to use. Returns those whose names were new.
@@ -285,9 +287,7 @@ class KvCache:
         self._in_flight.abandon(table)
         self._reserved.give_up(table)
         self._leave(reversed(table.blocks))
-        table.blocks = []
-        table.first = table.num_sealed = table.num_cached = 0
-        table.severed_at = table.start = None
+        table.clear()
 
     def take_copies(self) -> tuple[StartCopy, ...]:
         """What the next step has to copy. The sources are held until `copied`."""

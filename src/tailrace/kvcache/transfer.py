@@ -1,7 +1,7 @@
 """Words between who decides about blocks and who moves their bytes to and from the levels below the engine."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from tailrace.kvcache.block import BlockName
@@ -40,13 +40,15 @@ class BlockHead(NamedTuple):
 class Lookup:
     """Which of these consecutive blocks lie below? They begin where the engine's own prefix ends.
 
-    `content` is that of the first, as in its head. After `patience_s` the levels that have not answered are down.
+    `content` is that of the first, as in its head; None: nobody wants to know of others with the same. After
+    `patience_s` the levels that have not answered are down. Those in `skipped` are not asked.
     """
 
     lookup_id: int
     names: tuple[BlockName, ...]
-    content: bytes
+    content: bytes | None
     patience_s: float = math.inf
+    skipped: frozenset[Level] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class LookupAnswer:
     levels: tuple[Level, ...]
     down: tuple[Level, ...] = ()
     elsewhere: BlockHead | None = None
+    asked: tuple[tuple[Level, float], ...] = field(default=(), compare=False)  # and the seconds that each took
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,11 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Copy a sealed block to the levels below. It is held, and does not change, until the answer."""
+    """Copy a sealed block to the levels below but those in `skipped`. It does not change, until the answer."""
 
     head: BlockHead
     block_id: int
+    skipped: frozenset[Level] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

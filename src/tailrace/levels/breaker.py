@@ -21,6 +21,7 @@ from tailrace.kvcache.transfer import BlockHead
 from tailrace.levels.api import BlockLevel, LevelFailure, LevelStats, Outdated, StoredBlock, Unreachable, checked
 from tailrace.levels.delta_log import DeltaLog, Deltas
 from tailrace.levels.health import LevelHealth, Part
+from tailrace.records import Tell, untold
 from tailrace.types import Level
 
 __all__ = ["Breaker", "BreakerConfig", "BreakerState", "Circuit"]
@@ -143,7 +144,8 @@ class Breaker:
 
     A level that is full and evicts nothing, or that may only be read, is still good for reading.
 
-    `everything` covers all that the level can give: what is owed instead of too many forgets.
+    `everything` covers all that the level can give: what is owed instead of too many forgets. `tell` hears, on any
+    thread, when the level goes down and when it works again.
     """
 
     def __init__(
@@ -153,6 +155,8 @@ class Breaker:
         config: BreakerConfig | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
+        *,
+        tell: Tell = untold,
     ) -> None:
         config = config or BreakerConfig()
         log = inner.log
@@ -160,7 +164,7 @@ class Breaker:
         self._everything = everything
         self._max_owed = config.max_owed
         self._owed: dict[Forget, None] = {}
-        self.health = LevelHealth(inner.level)
+        self.health = LevelHealth(inner.level, tell)
         self.circuit = Circuit(Part.READING, self.health, config, clock, draw)
         self.writes = Circuit(Part.WRITING, self.health, config, clock, draw, whole=self.circuit)
         self.log: DeltaLog | None = None

@@ -4,6 +4,7 @@ import logging
 from enum import StrEnum
 from threading import Lock
 
+from tailrace.records import EventKind, Tell, untold
 from tailrace.types import Level
 
 __all__ = ["LevelHealth", "Part"]
@@ -20,10 +21,14 @@ class Part(StrEnum):
 
 
 class LevelHealth:
-    """From any thread. What several parts notice is one line, and one more when all of them are well again."""
+    """From any thread. What several parts notice is one line, and one more when all of them are well again.
 
-    def __init__(self, level: Level) -> None:
+    `tell` hears the same as the log.
+    """
+
+    def __init__(self, level: Level, tell: Tell = untold) -> None:
         self._level = level
+        self._tell_operator = tell
         self._lock = Lock()
         self._reasons: dict[Part, str] = {}  # of what is down
         self._last_told: str | None = None
@@ -46,13 +51,16 @@ class LevelHealth:
     def _tell(self) -> None:
         reasons = [reason for part, reason in self._reasons.items() if part is not Part.WRITING]
         if reasons:
-            self._log("the %s level is down, requests go on without it: %s", reasons[0])
+            self._log(EventKind.LEVEL_DOWN, "is down, requests go on without it", reasons[0])
         elif self._reasons:
-            self._log("the %s level is read, but nothing can be written to it: %s", self._reasons[Part.WRITING])
+            reason = self._reasons[Part.WRITING]
+            self._log(EventKind.LEVEL_DOWN, "is read, but nothing can be written to it", reason)
         else:
-            self._log("the %s level works again")
+            self._log(EventKind.LEVEL_UP, "works again")
 
-    def _log(self, message: str, *reason: str) -> None:
-        if message != self._last_told:
-            self._last_told = message
-            logger.warning(message, self._level, *reason)
+    def _log(self, kind: EventKind, state: str, reason: str | None = None) -> None:
+        if state != self._last_told:
+            self._last_told = state
+            message = f"the {self._level} level {state}" + ("" if reason is None else f": {reason}")
+            logger.warning("%s", message)
+            self._tell_operator(kind, message)

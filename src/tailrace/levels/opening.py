@@ -17,6 +17,7 @@ from tailrace.levels.disk import DiskLevel
 from tailrace.levels.host import HostLevel
 from tailrace.levels.redis import open_redis
 from tailrace.levels.segment import host_path
+from tailrace.records import Tell, untold
 
 __all__ = ["auto_host_bytes", "open_levels"]
 
@@ -27,9 +28,12 @@ _FREE_SHARE = 4  # auto takes at most one in so many bytes that shared memory ha
 _MIN_AUTO_BLOCKS = 16
 
 
-def open_levels(config: LevelsConfig, everything: Forget, *, block_bytes: int, engine_bytes: int) -> list[BlockLevel]:
+def open_levels(
+    config: LevelsConfig, everything: Forget, *, block_bytes: int, engine_bytes: int, tell: Tell = untold
+) -> list[BlockLevel]:
     """Nearest first. `everything` covers all blocks of this engine, which has `engine_bytes` of KV memory itself.
 
+    `tell` hears, on any thread, when a level goes down and when it works again.
     Raises SetupError for a level that was asked for and cannot be opened; without one that was not, it goes on.
     """
     eviction = EvictionConfig(ttl_s=config.ttl_s)
@@ -37,13 +41,13 @@ def open_levels(config: LevelsConfig, everything: Forget, *, block_bytes: int, e
     levels: list[BlockLevel] = []
     try:
         if config.redis_url is not None:
-            levels.append(Breaker(open_redis(config.redis_url, everything.target, config.ttl_s), everything))
+            levels.append(Breaker(open_redis(config.redis_url, everything.target, config.ttl_s), everything, tell=tell))
         if config.disk_directory is not None:
             with _blaming("--kv-disk", "--kv-disk-size"):
                 disk = DiskLevel(config.disk_directory, block_bytes, config.disk_bytes, eviction)
-            levels.append(Breaker(disk, everything))
+            levels.append(Breaker(disk, everything, tell=tell))
         if (host := _host(config, eviction, block_bytes, engine_bytes)) is not None:
-            levels.append(Breaker(host, everything))
+            levels.append(Breaker(host, everything, tell=tell))
     except SetupError:
         for level in levels:
             level.close()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tailrace.records import RuleReport
 from tailrace.rules.rule import Action, Rule
 from tailrace.rules.signals import Facts, Reading, reader_of
-from tailrace.rules.state import Change, RuleState
+from tailrace.rules.state import Change, RuleState, Standing
 
 __all__ = ["RuleBook", "RuleChange"]
 
@@ -53,18 +53,21 @@ class RuleBook:
         return until_s
 
     def reports(self) -> Sequence[RuleReport]:
-        """How each rule stood at the last look."""
-        return tuple(
-            RuleReport(
-                name=state.rule.name,
-                says=state.rule.words,
-                does=state.rule.deed,
-                state=state.state.value,
-                since_s=state.since_s,
-                signal=reading.value,
-                counts=reading.counts,
-                clear_at=state.rule.clear_at,
-                clear_for_s=state.rule.clear_for_s,
-            )
-            for state, reading in zip(self._states, self._readings, strict=True)
-        )
+        """How each rule stands. From any thread."""
+        pairs = zip(self._states, self._readings, strict=True)
+        return [_report(state.rule, state.standing, reading) for state, reading in pairs]
+
+
+def _report(rule: Rule, standing: Standing, reading: Reading) -> RuleReport:
+    return RuleReport(
+        name=rule.name,
+        says=rule.words,
+        action=rule.action.value,
+        target=rule.target,
+        state=standing.state.value,
+        since_s=standing.since_s,
+        signal=reading.value,
+        counts=reading.counts,
+        clear_at=rule.clear_at,
+        clear_for_s=rule.clear_for_s,
+    )

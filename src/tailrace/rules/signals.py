@@ -78,7 +78,7 @@ class _HitRate:
     def read(self, facts: Facts, now_s: float) -> Reading:
         use = facts.uses.get(self._rule.subject, LevelUse())
         before, self._before = self._before or use, use
-        self._sums.add(tuple(new - old for new, old in zip(use, before, strict=True)), now_s)
+        self._sums.add([new - old for new, old in zip(use, before, strict=True)], now_s)
         total = LevelUse(*self._sums.totals(now_s))
         if total.num_lookups <= 0.0 or total.num_asked_blocks <= 0.0:
             return Reading()

@@ -6,10 +6,11 @@ QUIET --trouble--> PENDING --for_s of it--> FIRING --well--> CLEARING --clear_fo
 """
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from tailrace.rules.rule import Rule
 
-__all__ = ["Change", "RuleState", "State"]
+__all__ = ["Change", "RuleState", "Standing", "State"]
 
 
 class State(StrEnum):
@@ -24,13 +25,21 @@ class Change(StrEnum):
     CLEARED = "cleared"
 
 
+class Standing(NamedTuple):
+    state: State
+    since_s: float
+
+
 class RuleState:
-    """Of one rule. Between two looks, things were as at the first of them."""
+    """Of one rule. Between two looks, things were as at the first of them. Any thread may read its `standing`."""
 
     def __init__(self, rule: Rule, now_s: float) -> None:
         self.rule = rule
-        self.state = State.QUIET
-        self.since_s = now_s
+        self.standing = Standing(State.QUIET, now_s)
+
+    @property
+    def state(self) -> State:
+        return self.standing.state
 
     @property
     def holds(self) -> bool:
@@ -39,33 +48,26 @@ class RuleState:
 
     def clears_at_s(self, now_s: float) -> float:
         """When it clears at the earliest, while it holds."""
-        began_s = self.since_s if self.state is State.CLEARING else now_s
+        began_s = self.standing.since_s if self.state is State.CLEARING else now_s
         return began_s + self.rule.clear_for_s
 
     def look(self, value: float | None, now_s: float) -> Change | None:
         """The signal is this now; None: nothing is known, which is no trouble."""
-        is_trouble = value is not None and self.rule.is_trouble(value)
-        is_well = value is None or self.rule.is_well(value)
-        if self.state is State.QUIET and is_trouble:
-            self._enter(State.PENDING, now_s)
-        elif self.state is State.PENDING and not is_trouble:
-            self._enter(State.QUIET, now_s)
-        elif self.state is State.FIRING and is_well:
-            self._enter(State.CLEARING, now_s)
-        elif self.state is State.CLEARING and not is_well:
-            self._enter(State.FIRING, now_s)
+        if self.holds:
+            wanted = State.CLEARING if value is None or self.rule.is_well(value) else State.FIRING
+        else:
+            wanted = State.PENDING if value is not None and self.rule.is_trouble(value) else State.QUIET
+        if wanted is not self.standing.state:
+            self.standing = Standing(wanted, now_s)
         return self._ripen(now_s)
 
     def _ripen(self, now_s: float) -> Change | None:
         """What has been so for long enough."""
-        if self.state is State.PENDING and now_s - self.since_s >= self.rule.for_s:
-            self._enter(State.FIRING, now_s)
+        state, since_s = self.standing
+        if state is State.PENDING and now_s - since_s >= self.rule.for_s:
+            self.standing = Standing(State.FIRING, now_s)
             return Change.FIRED
-        if self.state is State.CLEARING and now_s - self.since_s >= self.rule.clear_for_s:
-            self._enter(State.QUIET, now_s)
+        if state is State.CLEARING and now_s - since_s >= self.rule.clear_for_s:
+            self.standing = Standing(State.QUIET, now_s)
             return Change.CLEARED
         return None
-
-    def _enter(self, state: State, now_s: float) -> None:
-        self.state = state
-        self.since_s = now_s

@@ -18,8 +18,10 @@ class _Looking:
     end_s: float  # of its patience
     turn: int = -1  # which level is asked
     due_s: float = 0.0
+    asked_s: float | None = None  # since when it is
     found: list[Level] = field(default_factory=list)
     down: list[Level] = field(default_factory=list)
+    asked: list[tuple[Level, float]] = field(default_factory=list)
     elsewhere: BlockHead | None = None
 
     @property
@@ -65,18 +67,30 @@ class Lookups:
 
     def _go_on(self, looking: _Looking) -> None:
         """Ask the next level, or answer. A level without time counts as down."""
-        looking.turn += 1
+        now_s = self._clock()
+        if looking.asked_s is not None:
+            looking.asked.append((self._workers[looking.turn].level, now_s - looking.asked_s))
+            looking.asked_s = None
+        looking.turn = self._next_turn(looking)
         if looking.turn == len(self._workers) or not looking.missing:
-            del self._under_way[looking.lookup.lookup_id]
-            elsewhere = None if looking.found else looking.elsewhere
-            found, down = tuple(looking.found), tuple(looking.down)
-            self._answer(LookupAnswer(looking.lookup.lookup_id, found, down, elsewhere))
+            self._end(looking)
             return
         worker, turn = self._workers[looking.turn], looking.turn
-        now_s = self._clock()
         looking.due_s = min(now_s + worker.deadline_s, looking.end_s)
+        if now_s < looking.end_s:
+            looking.asked_s = now_s
         if now_s >= looking.end_s or not worker.read(lambda worker: self._ask(worker, looking, turn)):
             self._pass_over(looking)
+
+    def _next_turn(self, looking: _Looking) -> int:
+        turns = range(looking.turn + 1, len(self._workers))
+        return next((turn for turn in turns if self._workers[turn].level not in looking.lookup.skipped), turns.stop)
+
+    def _end(self, looking: _Looking) -> None:
+        del self._under_way[looking.lookup.lookup_id]
+        elsewhere = None if looking.found else looking.elsewhere
+        found, down, asked = tuple(looking.found), tuple(looking.down), tuple(looking.asked)
+        self._answer(LookupAnswer(looking.lookup.lookup_id, found, down, elsewhere, asked))
 
     def _pass_over(self, looking: _Looking) -> None:
         looking.down.append(self._workers[looking.turn].level)
@@ -90,8 +104,9 @@ class Lookups:
         try:
             level = worker.ready()
             count = checked(level.contain(names), len(names))
-            if not count and not looking.found:
-                elsewhere = level.elsewhere(looking.lookup.content)
+            content = looking.lookup.content
+            if not count and not looking.found and content is not None:
+                elsewhere = level.elsewhere(content)
         finally:
             with self._lock:
                 if looking.turn == turn:

@@ -46,7 +46,7 @@ class Saves:
         """Take as many as there is room for; `versions` are of the forgets that the engine knows of."""
         with self._changed:
             taken = saves[: 0 if self._is_closing else self._staging.num_free]
-            blocks = [self._staging.take(save.head, versions) for save in taken]
+            blocks = [self._staging.take(save, versions) for save in taken]
             self._waiting.extend(zip(taken, blocks, strict=True))
             self._unstaged.update(blocks)
             self.num_refused += len(saves) - len(taken)
@@ -112,8 +112,11 @@ class Saves:
         block.num_holders = len(self._workers) + 1  # this thread, too: nobody frees it meanwhile
         with self._changed:  # as `drop`: what is forgotten is found either here or with the levels
             self._unstaged.discard(block)
-            refused = sum(block.is_dropped or not worker.save(block) for worker in self._workers)
+            refused = sum(not self._hand_to(worker, block) for worker in self._workers)
         self.let_go([block] * (refused + 1))
+
+    def _hand_to(self, worker: LevelWorker, block: StagedBlock) -> bool:
+        return not block.is_dropped and worker.level not in block.skipped and worker.save(block)
 
 
 def may_cover(forget: Forget, head: BlockHead) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.kvcache.transfer import BlockHead
+from tailrace.kvcache.transfer import BlockHead, Save
 from tailrace.types import Level
 
 __all__ = ["StagedBlock", "Staging"]
@@ -24,6 +24,7 @@ class StagedBlock:
     versions: Mapping[Level, int]
     num_holders: int = 0
     is_dropped: bool = False  # forgotten since
+    skipped: frozenset[Level] = frozenset()  # levels that are not to have it
 
 
 class Staging:
@@ -38,8 +39,8 @@ class Staging:
     def num_free(self) -> int:
         return len(self._free)
 
-    def take(self, head: BlockHead, versions: Mapping[Level, int]) -> StagedBlock:
-        return StagedBlock(head, self._free.pop(), versions)
+    def take(self, save: Save, versions: Mapping[Level, int]) -> StagedBlock:
+        return StagedBlock(save.head, self._free.pop(), versions, skipped=save.skipped)
 
     def give_back(self, block: StagedBlock) -> None:
         self._free.append(block.slot)

@@ -177,6 +177,7 @@ class Entrance:
 
     def look_below(self, spare: int, now_s: float) -> None:
         """Let those who came first ask the levels below, and set them aside until they are answered."""
+        self._below.refill(spare)
         for live in list(islice(self._unsettled.values(), self._config.max_running)):
             if live.state is not RequestState.WAITING:
                 continue  # it has asked

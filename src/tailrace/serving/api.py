@@ -198,6 +198,7 @@ class ApiProcess:
             on_failure=stop.set,
             on_resumed=metrics.link.request_resumed,
             observe_ring=metrics.paths.observer("ring"),
+            tell=metrics.events.tell,
             on_replaced=lambda: metrics.lives.engine_replaced(time.monotonic()),
         )
         tally = plan.tally(self._config.warm)

@@ -59,7 +59,7 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
     metrics.engine.control.begin(scale, model.limits.max_sequences)
     engine_config = replace(config.engine, classes=classes.scaled(scale))
     intake = make_intake(model, engine_config)
-    store = open_store(model, model.open_levels(config.levels), intake, metrics.levels.watch)
+    store = open_store(model, model.open_levels(config.levels, metrics.events.tell), intake, metrics.levels.watch)
     bridge = EngineBridge(shared.channels, board, intake, generation, on_failure=_crash)
     watch = BoardWatch(board, bridge.numbers, config.patience_s)
     model.watch_experts(lambda: watch.goes_on(time.monotonic()))
@@ -75,9 +75,9 @@ def _run(config: ServeConfig, model: LoadedModel, shared: Shared, sink: "_Sink",
         store=store,
         step_times=step_times,
         target_scale=scale,
-        rules=config.rules,
+        rules=config.settled_rules,
     )
-    metrics.events.watch_rules(rule.name for rule in config.rules)
+    metrics.events.watch_rules(rule.name for rule in config.settled_rules)
     metrics.rules.watch(engine.governor.reports)
 
     metrics.engine_time.watch(engine.wall_time.seconds)

@@ -1,5 +1,6 @@
 """What happened to the server of late that its operators want to know, and how often things of each kind did."""
 
+import time
 from collections.abc import Iterable
 from heapq import nlargest
 from operator import attrgetter
@@ -41,6 +42,10 @@ class EventLog:
                 self._fired.add(1, event.rule)
             if event.kind in _ACTIVE_AFTER:
                 self._active.set(_ACTIVE_AFTER[event.kind], event.rule)
+
+    def tell(self, kind: EventKind, message: str) -> None:
+        """Something happened now, here, that is none of a rule's doing."""
+        self.record(EventRecord(time.time(), kind, message))
 
     def remember(self, events: Iterable[EventRecord]) -> None:
         """They happened in another process, or before, and are counted there."""

@@ -87,6 +87,7 @@ class Metrics:
             self.engine_time,
             self.pool,
             self.levels,
+            self.rules,
             self.process,
             self.link,
         )
@@ -169,6 +170,7 @@ class Metrics:
             self.shm,
             self.spans,
             self.events,
+            self.rules,
             self.gc_pauses,
             self.process,
             self.link,

@@ -2,7 +2,7 @@
 
 from tailrace.telemetry.metric import Kind, Metric
 
-__all__ = ["EVENTS", "RULES_FIRED", "RULE_ACTIVE", "RULE_CATALOG"]
+__all__ = ["EVENTS", "LEVEL_MODE", "RULES_FIRED", "RULE_ACTIVE", "RULE_CATALOG"]
 
 EVENTS = Metric(
     "tailrace_events",
@@ -26,4 +26,12 @@ RULE_ACTIVE = Metric(
     labels=("rule",),
 )
 
-RULE_CATALOG = (EVENTS, RULES_FIRED, RULE_ACTIVE)
+LEVEL_MODE = Metric(
+    "tailrace_level_mode",
+    Kind.GAUGE,
+    "levels",
+    "1 of the mode in which a level is used that a rule may act upon: normal, asynchronous, bypassed.",
+    labels=("level", "mode"),
+)
+
+RULE_CATALOG = (EVENTS, RULES_FIRED, RULE_ACTIVE, LEVEL_MODE)

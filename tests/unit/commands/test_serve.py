@@ -322,3 +322,18 @@ def test_keys_that_cannot_be_used_are_said_before_anything_is_loaded(
 def test_a_drain_without_an_end_is_misuse(seconds: str, served: list[ServeConfig]) -> None:
     assert main(["serve", "--drain-timeout", seconds]) == 2
     assert not served
+
+
+def test_rules_are_the_standard_ones_those_of_a_file_or_none(
+    served: list[ServeConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rules.jsonl"
+    path.write_text('{"name": "mine", "signal": "hit_rate", "of": "redis", "below": 0.5, "for_s": 9}\n')
+    for arguments in ([], ["--rules", "none"], ["--rules", str(path), "--kv-redis", "redis://cache"]):
+        assert main(["serve", *arguments]) == 0
+    names = [[rule.name for rule in config.settled_rules] for config in served]
+    assert names == [["host-bypass", "host-asynchronous", "shed-bronze"], [], ["mine"]]
+
+    capsys.readouterr()
+    assert main(["serve", "--rules", str(path)]) == 1
+    assert "line 1: signal hit_rate needs a level in 'of': host; not 'redis'" in capsys.readouterr().err

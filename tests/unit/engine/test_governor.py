@@ -9,10 +9,11 @@ import pytest
 from tailrace.engine.governor import Governor
 from tailrace.errors import Overloaded, RefusalReason
 from tailrace.kvcache.cache import KvCache, KvCacheConfig
+from tailrace.kvcache.transfer import LookupAnswer
 from tailrace.records import EventKind, EventRecord, LevelReport, LoadRecord, PoolRecord, Record, RequestRecord
 from tailrace.rules.rule import Action, Rule, Side, Signal
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
-from tailrace.types import FinishReason, Level
+from tailrace.types import FinishReason, Level, LevelMode
 from tests.support.simulation import make_request
 
 SHED = Rule(
@@ -143,4 +144,31 @@ def test_an_engine_without_rules_looks_at_nothing() -> None:
     bench = Bench()
     bench.look(0, 10)
     assert bench.told == []
-    assert bench.governor.reports() == ()
+    assert list(bench.governor.reports()) == []
+
+
+def test_a_level_with_next_to_nothing_is_bypassed_and_comes_back() -> None:
+    rule = Rule(
+        "cold",
+        Signal.HIT_RATE,
+        "redis",
+        Side.BELOW,
+        0.6,
+        for_s=3,
+        clear_at=0.6,
+        clear_for_s=2,
+        action=Action.BYPASS,
+        target="redis",
+        window_s=4,
+        min_samples=1,
+    )
+    bench, modes = Bench(rule), []
+    below = bench.scheduler.below
+    for now_s in range(16):
+        bench.look(now_s, now_s)
+        found = (Level.REDIS,) * (0 if now_s < 5 else 10)
+        below.uses.looked_up(LookupAnswer(1, found, asked=((Level.REDIS, 0.25),)), 10)
+        modes.append(below.modes.of(Level.REDIS))
+    assert modes[0] is modes[-1] is LevelMode.NORMAL
+    assert modes[5] is LevelMode.BYPASSED
+    assert bench.events == [(EventKind.RULE_FIRED, "cold"), (EventKind.RULE_CLEARED, "cold")]

@@ -11,6 +11,7 @@ from tailrace.engine.channel import make_channels
 from tailrace.engine.remote import RemoteEngine
 from tailrace.engine.wire import Detail, encode
 from tailrace.errors import ContextTooLong, InvalidRequest, Overloaded, RefusalReason, UnavailableError
+from tailrace.records import EventKind
 from tailrace.ring import MessageRing, TokenRing
 from tailrace.types import Explanation, FinishReason, PromptTarget, Request, SamplingParams, TenantTarget, TokenEvent
 from tests.support.scripted_engine import MAX_MODEL_TOKENS, ScriptedEngine, Supervised, answer_of
@@ -28,6 +29,7 @@ class Served:
         self.now_s: float | None = None  # None: time passes by itself
         self.read: list[tuple[float, int]] = []  # how long tokens were on their way, and how many
         self.num_resumed = 0
+        self.told: list[tuple[EventKind, str]] = []
         self.remote = self.connect()
         self.events: dict[str, list[TokenEvent]] = {}
         self.readers: dict[str, asyncio.Task[None]] = {}
@@ -44,6 +46,7 @@ class Served:
             observe_ring=lambda took_s, num_tokens: self.read.append((took_s, num_tokens)),
             clock=lambda: time.monotonic() if self.now_s is None else self.now_s,
             on_resumed=self._count_resumed,
+            tell=lambda kind, message: self.told.append((kind, message)),
         )
 
     def _note_replaced(self) -> None:
@@ -394,6 +397,11 @@ async def test_who_kills_two_engines_is_given_up_and_the_others_go_on(
     assert served.events["bad"][-1].finish_reason is FinishReason.ERROR
     assert "died twice" in (served.events["bad"][-1].error or "")
     assert "bad" in caplog.text
+    kinds = [kind for kind, _ in served.told]
+    assert kinds.count(EventKind.ENGINE_LOST) == kinds.count(EventKind.ENGINE_BACK) == 2
+    assert [message for kind, message in served.told if kind is EventKind.REQUEST_QUARANTINED] == [
+        "request bad is given up: the engine died twice while it computed this request, so it is not computed again"
+    ]
 
 
 async def test_a_stream_that_nobody_reads_has_its_request_paused_until_it_is_read(served: Served) -> None:

@@ -1,5 +1,6 @@
 """Rules in a file: what is taken, and a complaint with its place for what is not."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,11 @@ def test_there_are_no_more_rules_than_labels_bear(tmp_path: Path) -> None:
     assert len(read(tmp_path, *lines[:64])) == 64
     with pytest.raises(SetupError, match="line 65: there can be 64 rules"):
         read(tmp_path, *lines)
+
+
+def test_the_documents_show_what_is_taken(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+    (example,) = re.findall("```json\n(.*?)```", document, re.DOTALL)
+    assert len(read(tmp_path, example)) == 3
+    assert set(re.findall(r"^\| `(\w+)` \| (?:level|class|) ?\|", document, re.MULTILINE)) == set(Signal)
+    assert set(re.findall(r"^\* `(\w+)`(?: a \w+)?:", document, re.MULTILINE)) == set(Action)

@@ -81,3 +81,15 @@ def test_nobody_is_more_patient_than_it_takes_to_compute() -> None:
     costs.computed(1000, 1.0)  # 10 ms a block
     assert costs.patience_s(100) == pytest.approx(1.0)
     assert 0.0 < costs.patience_s(1) < 0.25
+
+
+def test_what_a_level_saves_is_known_once_computing_is_and_never_below_nothing() -> None:
+    costs = FetchCosts(16)
+    costs.fetched(Level.REDIS, 2, 0.5)
+    assert costs.saved_s(Level.REDIS, 4) == 0.0
+    costs.computed(32, 1.0)  # half a second a block; a fetched one takes a quarter
+    assert costs.saved_s(Level.REDIS, 4) == pytest.approx(4 * (0.5 - 0.25))
+    assert costs.saved_s(Level.HOST, 4) == pytest.approx(4 * 0.5)
+    assert costs.saved_s(Level.HOST, 0) == 0.0
+    costs.fetched(Level.DISK, 1, 2.0)
+    assert costs.saved_s(Level.DISK, 4) == 0.0

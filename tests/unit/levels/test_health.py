@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from tailrace.levels.health import LevelHealth, Part
+from tailrace.records import EventKind
 from tailrace.types import Level
 
 DOWN = "the redis level is down, requests go on without it: gone"
@@ -54,3 +55,19 @@ def test_a_level_that_cannot_be_written_to_is_not_well_because_it_is_read(
     assert lines(caplog) == [READ_ONLY, DOWN, READ_ONLY]
     health.up(Part.WRITING)
     assert lines(caplog)[3:] == [WELL]
+
+
+def test_who_listens_hears_the_same_as_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[tuple[EventKind, str]] = []
+    health = LevelHealth(Level.REDIS, lambda kind, message: told.append((kind, message)))
+    health.down(Part.WRITING, "full")
+    health.down(Part.READING, "gone")
+    health.up(Part.READING)
+    health.up(Part.WRITING)
+    assert told == [
+        (EventKind.LEVEL_DOWN, READ_ONLY),
+        (EventKind.LEVEL_DOWN, DOWN),
+        (EventKind.LEVEL_DOWN, READ_ONLY),
+        (EventKind.LEVEL_UP, WELL),
+    ]
+    assert [message for _, message in told] == lines(caplog)

@@ -92,7 +92,7 @@ def test_each_rule_is_reported_as_it_stands() -> None:
     book.look(Facts(waiting={"gold": 5}), 1.0)
     (report,) = book.reports()
     assert (report.name, report.state, report.since_s, report.signal) == ("a", "pending", 1.0, 5)
-    assert (report.says, report.does) == ("waiting of gold above 1 for 2 s", "shed bronze")
+    assert (report.says, report.action, report.target) == ("waiting of gold above 1 for 2 s", "shed", "bronze")
 
 
 def test_the_standard_rules_are_those_of_the_levels_and_classes_there_are() -> None:

@@ -245,6 +245,50 @@ def test_a_lookup_that_takes_too_long_goes_on_to_the_next_level(
     host.recover()
 
 
+def test_levels_that_a_lookup_skips_are_not_asked(bench: Bench, host: MemoryLevel, disk: MemoryLevel) -> None:
+    keep(host, 1)
+    keep(disk, 1, 2)
+    bench.store.look_up(Lookup(1, (name(1), name(2)), None, skipped=frozenset({Level.HOST})))
+    assert bench.answer() == LookupAnswer(1, (Level.DISK, Level.DISK))
+    bench.store.look_up(Lookup(2, (name(1),), None, skipped=frozenset({Level.HOST, Level.DISK})))
+    assert bench.answer() == LookupAnswer(2, ())
+    assert "contain" not in host.calls
+    assert "elsewhere" not in disk.calls
+
+
+def test_it_is_told_which_levels_were_asked_and_how_long_each_took(
+    bench: Bench, host: MemoryLevel, disk: MemoryLevel
+) -> None:
+    gate = host.hold("contain")
+    bench.look_up(1)
+    gate.await_arrival()
+    bench.now_s = 0.2
+    answer = bench.answer()
+    assert isinstance(answer, LookupAnswer)
+    assert answer.asked == ((Level.HOST, 0.2), (Level.DISK, 0.0))
+    gate.open()
+
+
+def test_a_lookup_without_patience_left_asks_nobody(bench: Bench) -> None:
+    bench.store.look_up(Lookup(1, (name(1),), None, patience_s=0.0))
+    answer = bench.answer()
+    assert answer == LookupAnswer(1, (), (Level.HOST, Level.DISK))
+    assert isinstance(answer, LookupAnswer)
+    assert answer.asked == ()
+
+
+def test_a_save_goes_to_the_levels_that_are_to_have_it(bench: Bench, host: MemoryLevel, disk: MemoryLevel) -> None:
+    bench.fill(1, 1)
+    bench.fill(2, 2)
+    skipped = frozenset({Level.DISK})
+    assert bench.store.save((Save(head(1), 1, skipped), Save(head(2), 2))) == 2
+    bench.settle()
+    bench.store.close()
+    assert set(host.blocks) == {name(1), name(2)}
+    assert set(disk.blocks) == {name(2)}
+    assert [report.num_dropped_blocks for report in bench.store.report()] == [0, 0]
+
+
 def test_a_lookup_is_waited_for_no_longer_than_its_patience(bench: Bench, host: MemoryLevel, disk: MemoryLevel) -> None:
     keep(disk, 1)
     gate = host.hold("contain")

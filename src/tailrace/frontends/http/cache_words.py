@@ -16,6 +16,7 @@ _WHY = {
     "always computed, less than a block of {block_tokens} tokens. Of that, only rows are found that another kept block "
     "begins with, and none has this one",
     MissReason.LEVEL_DOWN: "may lie on a level that does not answer",
+    MissReason.LEVEL_BYPASSED: "may lie on a level that requests do not wait for at present, by a rule of the operator",
     MissReason.SLOWER_THAN_RECOMPUTE: "lies on a level, but computing it takes less time than reading it",
 }
 

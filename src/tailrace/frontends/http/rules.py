@@ -37,7 +37,7 @@ def _shown(report: RuleReport, now_s: float) -> dict[str, Any]:
     return {
         "name": report.name,
         "when": report.says,
-        "action": report.does,
+        "action": f"{report.action} {report.target}".strip(),
         "state": report.state,
         "since_s": round(max(now_s - report.since_s, 0.0), 3),
         "signal": None if signal is None or not math.isfinite(signal) else signal,

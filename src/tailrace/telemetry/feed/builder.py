@@ -12,6 +12,7 @@ from tailrace.telemetry import (
     level_catalog,
     process_catalog,
     request_catalog,
+    rule_catalog,
     step_catalog,
 )
 from tailrace.telemetry.engine_time_catalog import ENGINE_SECONDS
@@ -34,7 +35,7 @@ from tailrace.telemetry.feed.readings import Reading, Readings, Window
 from tailrace.telemetry.feed.requests import request_lines
 from tailrace.telemetry.feed.steps import StepLine
 from tailrace.telemetry.metric import Metric
-from tailrace.types import Level
+from tailrace.types import Level, LevelMode
 
 __all__ = ["FrameBuilder", "ServerFacts"]
 
@@ -167,7 +168,7 @@ def _engine_line(window: Window) -> LevelLine:
         max_bytes=None,
         hit_rate=_hit_rate(Level.ENGINE, window),
         is_up=True,
-        mode="normal",
+        mode=LevelMode.NORMAL,
     )
 
 
@@ -184,7 +185,15 @@ def _level_line(level: Level, window: Window) -> LevelLine:
         max_bytes=int(max_bytes) or None,
         hit_rate=_hit_rate(level, window),
         is_up=value(level_catalog.LEVEL_UP) > 0.0,
-        mode="normal",
+        mode=_mode(level, window.last),
+    )
+
+
+def _mode(level: Level, reading: Reading) -> LevelMode:
+    """As rules have it, where some may act upon the level."""
+    return next(
+        (mode for mode in LevelMode if reading.value(rule_catalog.LEVEL_MODE, level=level.value, mode=mode.value)),
+        LevelMode.NORMAL,
     )
 
 

@@ -17,7 +17,7 @@ from tests.support.scripted_service import MODEL, ScriptedService
 
 def report(**fields: float) -> RuleReport:
     says, since_s = "hit_rate of redis below 0.6 for 180 s", time.monotonic() - 20
-    made = RuleReport("slow-redis", says, "bypass redis", "firing", since_s, 0.25, True, 0.66, 180.0)
+    made = RuleReport("slow-redis", says, "bypass", "redis", "firing", since_s, 0.25, True, 0.66, 180.0)
     return replace(made, **fields)  # type: ignore[arg-type]  # mypy: fields of several types
 
 

@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from tailrace.classes import STANDARD
-from tailrace.records import EventKind, EventRecord, LevelReport, LoadRecord, PoolRecord, RequestRecord, StepRecord
+from tailrace.records import (
+    EventKind,
+    EventRecord,
+    LevelReport,
+    LoadRecord,
+    PoolRecord,
+    RequestRecord,
+    RuleReport,
+    StepRecord,
+)
 from tailrace.telemetry.feed.builder import FrameBuilder, ServerFacts
 from tailrace.telemetry.feed.process import decode_view
 from tailrace.telemetry.feed.readings import Reading
@@ -113,6 +122,17 @@ def test_rates_classes_and_levels_are_those_of_the_time_between_frames(server: S
     rows = {row["level"]: row["cells"] for row in frame["heat"]["rows"]}
     assert rows == {"engine": [[102.0, 0.6]], "host": [[102.0, 0.2]]}
     assert frame["blocks"]["fragmentation"] == 0.25
+
+
+def test_a_level_is_shown_as_rules_have_it(server: Server) -> None:
+    server.engine.levels.watch(
+        lambda: [LevelReport(level, True, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0) for level in (Level.HOST, Level.REDIS)]
+    )
+    server.engine.rules.watch(
+        lambda: [RuleReport("cold", "says", "bypass", "redis", "firing", 0.0, 0.1, True, 0.66, 180.0)]
+    )
+    modes = {level["name"]: level["mode"] for level in server.frame(103.0)["levels"]}
+    assert modes == {"engine": "normal", "host": "normal", "redis": "bypassed"}
 
 
 def test_each_step_is_shown_once_and_those_of_a_new_engine_from_its_first_on(server: Server) -> None:
