@@ -284,7 +284,7 @@ class LevelUse(NamedTuple):
 
 
 class FirstToken(NamedTuple):
-    """How long a request of a class took to its first token, in its targets; infinite: refused for being late."""
+    """How long a request took to its first token, in targets of its class; infinite: refused for being late."""
 
     class_name: str
     num_targets: float

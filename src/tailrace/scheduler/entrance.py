@@ -118,13 +118,16 @@ class Entrance:
         return beginnings
 
     def _note_late(self, live: LiveRequest, now_s: float) -> None:
+        """It was refused; if by what it asked for itself, its class is not to blame."""
+        if live.request.ttft_s is not None or live.request.queue_ttl_s is not None:
+            return
         self._first_tokens.append(FirstToken(live.service_class.name, math.inf, _waited_s(live, now_s)))
 
     def _note_first_token(self, live: LiveRequest, now_s: float) -> None:
         if _is_owed(live.request) or live.started_s is None:
             return
         arrival_s = live.request.arrival_s
-        num_targets = (now_s - arrival_s) / (live.deadline_s - arrival_s)
+        num_targets = (now_s - arrival_s) / live.service_class.ttft_s
         self._first_tokens.append(FirstToken(live.service_class.name, num_targets, live.started_s - arrival_s))
 
     def settle(self, live: LiveRequest, now_s: float) -> None:

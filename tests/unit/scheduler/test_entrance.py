@@ -153,3 +153,13 @@ def test_first_tokens_of_who_was_owed_them_are_not_told() -> None:
         live.started_s = 1.0
         door.entrance.settle(live, 2.0)
     assert door.entrance.take_first_tokens() == []
+
+
+def test_what_a_request_asks_for_itself_says_nothing_of_its_class() -> None:
+    door = Door()
+    live = door.take(replace(make_request("a", PROMPT), ttft_s=0.01))
+    live.started_s = 0.0
+    door.entrance.settle(live, 0.5)
+    door.num_ahead = 30_000
+    assert door.take(replace(make_request("b", PROMPT), ttft_s=0.01)).refused_for is not None
+    assert door.entrance.take_first_tokens() == [("gold", 0.5 / STANDARD.named("gold").ttft_s, 0.0)]
