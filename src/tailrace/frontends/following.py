@@ -47,6 +47,7 @@ def note_usage(life: RequestLife, usage: Usage) -> None:
     """So many tokens it has taken so far."""
     life.num_prompt_tokens = usage.prompt_tokens
     life.num_output_tokens = usage.completion_tokens
+    life.num_reasoning_tokens = usage.reasoning_tokens
     life.found = {level.value: count for level, count in usage.found}
     life.miss_reason = None if usage.miss_reason is None else usage.miss_reason.value
 

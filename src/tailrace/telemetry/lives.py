@@ -30,6 +30,7 @@ class RequestLife(msgspec.Struct, kw_only=True, eq=False):
     error: str | None = None
     num_prompt_tokens: int = 0
     num_output_tokens: int = 0
+    num_reasoning_tokens: int = 0  # of these
     found: dict[str, int] = msgspec.field(default_factory=dict)  # prompt tokens that needed no computing, by level
     miss_reason: str | None = None  # why there were no more
     parent_span_id: str = ""  # of who asked, in the trace

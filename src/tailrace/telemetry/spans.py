@@ -95,6 +95,8 @@ def _answered(life: RequestLife) -> dict[str, Value]:
         "gen_ai.usage.cache_read.input_tokens": sum(life.found.values()),
     }
     attributes |= {f"tailrace.cache.{level}.tokens": count for level, count in life.found.items()}
+    if life.num_reasoning_tokens:
+        attributes["gen_ai.usage.reasoning.output_tokens"] = life.num_reasoning_tokens
     if life.miss_reason is not None:
         attributes["tailrace.cache.miss_reason"] = life.miss_reason
     if life.finish_reason is not None:

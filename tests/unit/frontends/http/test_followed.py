@@ -14,7 +14,7 @@ from tailrace.frontends.trace_sampler import TraceSampler
 from tailrace.telemetry.lives import RequestLife
 from tailrace.telemetry.prometheus import Metrics
 from tests.support.asgi import Answer, post, talk
-from tests.support.scripted_service import ScriptedService, token
+from tests.support.scripted_service import ScriptedService, finish, thought, token
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 FIELDS: dict[str, object] = {"prompt": "hello", "max_tokens": 3, "n": 2, "seed": 5, "temperature": 0.25}
@@ -49,6 +49,13 @@ async def test_a_life_has_the_id_and_the_status_of_its_answer(
     first = answer.events()[0] if is_streamed else answer.json()
     life = the_life(metrics)
     assert (life.answer_id, life.status, life.is_streamed) == (first["id"], 200, is_streamed)
+
+
+async def test_a_life_counts_the_tokens_of_thoughts(app: ASGIApp, service: ScriptedService, metrics: Metrics) -> None:
+    service.script = (thought("Hm"), token("Hello"), finish())
+    await post(app, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})
+    life = the_life(metrics)
+    assert (life.num_output_tokens, life.num_reasoning_tokens) == (2, 1)
 
 
 async def refused(app: ASGIApp, path: str) -> Answer:
