@@ -3,21 +3,19 @@
 Virtual machines often have no such counter. Nothing but Linux' perf_event_open is needed, not the `perf` tool.
 """
 
-import ctypes
 import fcntl
 import os
-import platform
-import struct
 from collections.abc import Callable
+
+from tailrace.telemetry.perf_events import count_of, open_event
 
 __all__ = ["INSTRUCTIONS", "PAGE_FAULTS", "HardwareCounter", "why_no_counter"]
 
 INSTRUCTIONS = (0, 1)  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
 PAGE_FAULTS = (1, 2)  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS
-_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _ENABLE, _DISABLE, _RESET = 0x2400, 0x2401, 0x2403
 _DISABLED, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1 << 0, 1 << 5, 1 << 6
-_ATTRIBUTES = struct.Struct("IIQQQQQIIQ")  # the first version of perf_event_attr
+_THIS_THREAD = 0
 
 
 class HardwareCounter:
@@ -26,23 +24,14 @@ class HardwareCounter:
     def __init__(self, event: tuple[int, int] = INSTRUCTIONS) -> None:
         kind, config = event
         flags = _DISABLED | _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
-        attributes = _ATTRIBUTES.pack(kind, _ATTRIBUTES.size, config, 0, 0, 0, flags, 0, 0, 0)
-        number = _PERF_EVENT_OPEN.get(platform.machine())
-        if number is None:
-            raise OSError(f"no perf_event_open is known for {platform.machine()}")
-        libc = ctypes.CDLL(None, use_errno=True)
-        this_thread, any_cpu, no_group = 0, -1, -1
-        self._file: int = libc.syscall(number, attributes, this_thread, any_cpu, no_group, 0)
-        if self._file < 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._file = open_event(kind, config, thread=_THIS_THREAD, flags=flags)
 
     def count(self, call: Callable[[], object]) -> int:
         fcntl.ioctl(self._file, _RESET, 0)
         fcntl.ioctl(self._file, _ENABLE, 0)
         call()
         fcntl.ioctl(self._file, _DISABLE, 0)
-        value: int = struct.unpack("Q", os.read(self._file, 8))[0]
-        return value
+        return round(count_of(self._file))
 
     def close(self) -> None:
         os.close(self._file)

@@ -50,6 +50,7 @@ from tailrace.telemetry.feed.process import ProcessView, decode_view
 from tailrace.telemetry.pages import MetricsPage, Snapshot, collect
 from tailrace.telemetry.profile import ALL, Profiler
 from tailrace.telemetry.prometheus import Metrics
+from tailrace.telemetry.roofline_position import RooflinePosition
 from tailrace.version import __version__
 
 __all__ = ["ApiProcess"]
@@ -156,7 +157,8 @@ class ApiProcess:
             num_api_processes=self._config.num_workers,
             started_s=self._shared.started_s,
         )
-        return FrameMaker(server, FrameBuilder(facts, lambda: service.classes), lambda: service.is_ready)
+        position = RooflinePosition(partial(served_on, self._plan, service.model.name))
+        return FrameMaker(server, FrameBuilder(facts, lambda: service.classes), lambda: service.is_ready, position)
 
     def _other_front_ends(
         self, service: LateService, gate: RateGate, metrics: Metrics, drain: asyncio.Event

@@ -11,11 +11,20 @@ from pathlib import Path
 
 import msgspec
 
+from tailrace.telemetry import life_catalog, op_catalog, process_catalog, step_catalog
+from tailrace.telemetry.engine_time_catalog import ENGINE_SECONDS
+from tailrace.telemetry.metric import Metric
 from tailrace.telemetry.prometheus import Metrics
+from tailrace.telemetry.request_catalog import REQUESTS_FINISHED
 from tailrace.telemetry.roofline import Ceilings
 
 __all__ = ["AttributionReading", "OpSums", "PathSums", "ServedOn", "TimedSteps", "host_name", "read_attribution"]
 
+_OP_SUMS = {
+    "seconds": op_catalog.OP_SECONDS,
+    "num_bytes": op_catalog.OP_BYTES,
+    "num_ops": op_catalog.OP_OPERATIONS,
+}
 _BOOT, _PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 
 
@@ -75,41 +84,41 @@ class AttributionReading(msgspec.Struct, kw_only=True):
 def read_attribution(metrics: Metrics, served: ServedOn) -> AttributionReading:
     """What the metrics of all processes say."""
     sums = _Sums(metrics)
-    pid = sums.by_label("tailrace_process_id").get("engine")
+    pid = sums.by_label(process_catalog.PROCESS_ID).get("engine")
     return AttributionReading(
         at_s=time.monotonic(),
         served=served,
         engine_pid=None if pid is None else int(pid),
-        engine_seconds=sums.by_label("tailrace_engine_seconds"),
-        num_steps=sums.count("tailrace_step_seconds"),
-        num_output_tokens=sums.total("tailrace_generation_tokens"),
-        num_prompt_tokens=sums.by_label("tailrace_computed_tokens").get("prompt", 0.0),
-        num_requests=sums.total("tailrace_requests_finished"),
+        engine_seconds=sums.by_label(ENGINE_SECONDS),
+        num_steps=sums.count(step_catalog.STEP_SECONDS),
+        num_output_tokens=sums.total(step_catalog.GENERATION_TOKENS),
+        num_prompt_tokens=sums.by_label(step_catalog.COMPUTED_TOKENS).get("prompt", 0.0),
+        num_requests=sums.total(REQUESTS_FINISHED),
         timed=_timed(sums),
-        num_first_tokens=sums.total("tailrace_first_tokens"),
-        first_token_seconds=sums.by_label("tailrace_first_token_part_seconds"),
+        num_first_tokens=sums.total(life_catalog.FIRST_TOKENS),
+        first_token_seconds=sums.by_label(life_catalog.FIRST_TOKEN_PART_SECONDS),
         token_path=_token_path(sums),
-        process_seconds=sums.by_label("tailrace_process_cpu_seconds"),
+        process_seconds=sums.by_label(process_catalog.PROCESS_CPU_SECONDS),
     )
 
 
 def _timed(sums: "_Sums") -> dict[str, TimedSteps]:
     """By kind of step."""
-    seconds = sums.by_label("tailrace_timed_step_seconds")
+    seconds = sums.by_label(op_catalog.TIMED_STEP_SECONDS)
     timed = {
-        kind: TimedSteps(count, seconds.get(kind, 0.0)) for kind, count in sums.by_label("tailrace_timed_steps").items()
+        kind: TimedSteps(count, seconds.get(kind, 0.0)) for kind, count in sums.by_label(op_catalog.TIMED_STEPS).items()
     }
-    for field, name in (("seconds", "seconds"), ("num_bytes", "bytes"), ("num_ops", "operations")):
-        for (op, kind), amount in sums.labelled(f"tailrace_op_{name}").items():
+    for field, metric in _OP_SUMS.items():
+        for (op, kind), amount in sums.labelled(metric).items():
             setattr(timed.setdefault(kind, TimedSteps()).ops.setdefault(op, OpSums()), field, amount)
     return timed
 
 
 def _token_path(sums: "_Sums") -> dict[str, PathSums]:
-    pieces, tokens = sums.by_label("tailrace_token_path_pieces"), sums.by_label("tailrace_token_path_tokens")
+    pieces, tokens = sums.by_label(life_catalog.TOKEN_PATH_PIECES), sums.by_label(life_catalog.TOKEN_PATH_TOKENS)
     return {
         part: PathSums(seconds, pieces.get(part, 0.0), tokens.get(part, 0.0))
-        for part, seconds in sums.by_label("tailrace_token_path_seconds").items()
+        for part, seconds in sums.by_label(life_catalog.TOKEN_PATH_SECONDS).items()
     }
 
 
@@ -119,19 +128,19 @@ class _Sums:
     def __init__(self, metrics: Metrics) -> None:
         self._values = {metric.name: dict(samples) for metric, samples in metrics.samples()}
 
-    def labelled(self, name: str) -> Mapping[tuple[str, ...], float]:
-        return {labels: values[0] for labels, values in self._values.get(name, {}).items()}
+    def labelled(self, metric: Metric) -> Mapping[tuple[str, ...], float]:
+        return {labels: values[0] for labels, values in self._values.get(metric.name, {}).items()}
 
-    def by_label(self, name: str) -> dict[str, float]:
+    def by_label(self, metric: Metric) -> dict[str, float]:
         """Of a series with one label."""
-        return {label: value for (label,), value in self.labelled(name).items()}
+        return {label: value for (label,), value in self.labelled(metric).items()}
 
-    def total(self, name: str) -> float:
-        return sum(self.labelled(name).values())
+    def total(self, metric: Metric) -> float:
+        return sum(self.labelled(metric).values())
 
-    def count(self, name: str) -> float:
+    def count(self, metric: Metric) -> float:
         """How many observations a histogram has."""
-        histograms: Sequence[Sequence[float]] = list(self._values.get(name, {}).values())
+        histograms: Sequence[Sequence[float]] = list(self._values.get(metric.name, {}).values())
         return sum(sum(values[:-1]) for values in histograms)
 
 

@@ -27,6 +27,7 @@ from tailrace.telemetry.feed.frame import (
     LevelLine,
     ProcessLine,
     RatesLine,
+    RooflineLine,
     ShownStep,
 )
 from tailrace.telemetry.feed.heat import CELL_S, HeatCell
@@ -65,7 +66,13 @@ class FrameBuilder:
         self._last_step_id = -1
 
     def build(
-        self, reading: Reading, events: Sequence[EventRecord], views: Sequence[ProcessView], *, is_ready: bool
+        self,
+        reading: Reading,
+        events: Sequence[EventRecord],
+        views: Sequence[ProcessView],
+        *,
+        is_ready: bool,
+        roofline: RooflineLine | None = None,
     ) -> Frame:
         """The next frame, from what all processes count together and what each of them has to show."""
         now_s = reading.at_s
@@ -86,7 +93,7 @@ class FrameBuilder:
             control=self._control(long),
             steps=[_shown(step, now_s) for step in self._news(steps)],
             time=_time(short),
-            roofline=None,
+            roofline=roofline,
             processes=_processes(short),
             requests=request_lines([life for view in views for life in view.lives], steps, now_s),
             events=[EventLine(each.at_s, each.kind.value, each.message) for each in events],

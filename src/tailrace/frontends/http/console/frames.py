@@ -8,6 +8,7 @@ import msgspec
 from tailrace.frontends.http.status import WholeServer
 from tailrace.telemetry.feed.builder import FrameBuilder
 from tailrace.telemetry.feed.readings import Reading
+from tailrace.telemetry.roofline_position import RooflinePosition
 
 __all__ = ["FrameMaker"]
 
@@ -15,8 +16,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 class FrameMaker:
-    def __init__(self, server: WholeServer, builder: FrameBuilder, is_ready: Callable[[], bool]) -> None:
+    """Without `position`, it is not shown where the server lies under the ceilings of its machine."""
+
+    def __init__(
+        self,
+        server: WholeServer,
+        builder: FrameBuilder,
+        is_ready: Callable[[], bool],
+        position: RooflinePosition | None = None,
+    ) -> None:
         self._server = server
+        self._position = position
         self._builder = builder
         self._is_ready = is_ready
 
@@ -24,5 +34,7 @@ class FrameMaker:
         """The next one, as JSON."""
         metrics, views = await self._server.gather(), await self._server.views()
         reading = Reading(time.monotonic(), metrics.samples())
-        frame = self._builder.build(reading, metrics.events.latest(), views, is_ready=self._is_ready())
+        roofline = None if self._position is None else self._position.line(metrics)
+        events = metrics.events.latest()
+        frame = self._builder.build(reading, events, views, is_ready=self._is_ready(), roofline=roofline)
         return _encode(frame)
