@@ -2,6 +2,7 @@
 
 steps    In process, streams in steady decode: the share of a step outside of the native call, part by part.
 idle     A server as a user starts it: memory beside weights and KV, and processor time while nothing is asked.
+timed    What it costs to time the ops of a step, as one in 64 is, and how much of it they explain.
 server   The workloads of `make bench` over HTTP, seen from inside: how long steps take while answers are streamed.
 
 The exit status is 1 when an aim is missed, which neighbours on the machine can cause too: measure on a quiet one.
@@ -9,6 +10,7 @@ The exit status is 1 when an aim is missed, which neighbours on the machine can 
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,11 +22,13 @@ from rich.table import Table
 from benchmarks.engine.idle import Idle, measure_idle
 from benchmarks.engine.server_steps import SERVED, SteadySteps, measure_server
 from benchmarks.engine.steps import CONFIG, PARTS, Attribution, load_clocked, measure_steps
+from benchmarks.engine.timed import TimedCost, measure_timing
 from benchmarks.serving.machine import describe_machine
 
-VIEWS = ("steps", "idle", "server")
+VIEWS = ("steps", "idle", "timed", "server")
 OUTSIDE_AIMS = {1: 0.08, 32: 0.04}  # share of a step outside of native code, by streams
 MAX_OTHER_BYTES = 150_000_000
+MAX_TIMING_SHARE = 0.01  # of the time of all steps, one of which in 64 is timed
 MAX_IDLE_CPU = 0.005  # some clock ticks of 10 ms in ten seconds, for answering how many
 EXAMPLES = """examples:
   python -m benchmarks.engine
@@ -112,6 +116,15 @@ def show_idle(idle: Idle, console: Console) -> None:
     console.print(f"{_verdict(idle.cpu_share <= MAX_IDLE_CPU)}: idle, {idle.cpu_share:.1%} of a core")
 
 
+def show_timing(found: Sequence[TimedCost], console: Console) -> None:
+    for one in found:
+        console.print(
+            f"{_verdict(one.share <= MAX_TIMING_SHARE)}: {one.case}, a step of {one.step_s * 1e3:.2f} ms takes "
+            f"{one.extra_s * 1e6:+.0f} µs when its ops are timed, {one.share:+.2%} of all steps, at most "
+            f"{MAX_TIMING_SHARE:.0%} wanted; ops are {one.ops_share:.1%} of it"
+        )
+
+
 def show_server(found: Sequence[SteadySteps], console: Console) -> None:
     table = Table(title="steps of a serving process in steady decode, ms", title_justify="left")
     headings = ("streams", "steps", "period p50", "p99", "compute p50", "p99", "plan", "commit", "between", "CPUs busy")
@@ -123,8 +136,9 @@ def show_server(found: Sequence[SteadySteps], console: Console) -> None:
     console.print(table)
 
 
-def is_met(steps: Sequence[Attribution], idle: Idle | None) -> bool:
-    shares = [one.outside_share <= OUTSIDE_AIMS.get(one.num_streams, 1.0) for one in steps]
+def is_met(steps: Sequence[Attribution], idle: Idle | None, timing: Sequence[TimedCost]) -> bool:
+    shares = [one.share <= MAX_TIMING_SHARE for one in timing]
+    shares += [one.outside_share <= OUTSIDE_AIMS.get(one.num_streams, 1.0) for one in steps]
     rests = idle is None or (idle.other_bytes <= MAX_OTHER_BYTES and idle.cpu_share <= MAX_IDLE_CPU)
     return all(shares) and rests
 
@@ -134,10 +148,11 @@ def main() -> None:
     views = arguments.views or VIEWS
     steps = measure_all_steps(arguments.streams, arguments.steps) if "steps" in views else []
     idle = measure_idle() if "idle" in views else None
+    timing = measure_timing(arguments.steps, num_threads=len(os.sched_getaffinity(0))) if "timed" in views else []
     served = [workload for workload in SERVED if workload.name in arguments.workloads]
     server = measure_server(served) if "server" in views else []
     if arguments.json:
-        print(json.dumps(to_dict(steps, idle, server), indent=1))
+        print(json.dumps(to_dict(steps, idle, timing, server), indent=1))
     else:
         console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
         console.print(describe_machine())
@@ -145,17 +160,22 @@ def main() -> None:
             show_steps(steps, console)
         if idle is not None:
             show_idle(idle, console)
+        if timing:
+            show_timing(timing, console)
         if server:
             show_server(server, console)
-    if not is_met(steps, idle):
+    if not is_met(steps, idle, timing):
         raise SystemExit(1)
 
 
-def to_dict(steps: Sequence[Attribution], idle: Idle | None, server: Sequence[SteadySteps]) -> dict[str, Any]:
+def to_dict(
+    steps: Sequence[Attribution], idle: Idle | None, timing: Sequence[TimedCost], server: Sequence[SteadySteps]
+) -> dict[str, Any]:
     return {
         "machine": describe_machine(),
         "steps": [asdict(one) | {"outside_share": one.outside_share} for one in steps],
         "idle": None if idle is None else asdict(idle),
+        "timed": [asdict(one) | {"share": one.share} for one in timing],
         "server": [asdict(one) for one in server],
     }
 

@@ -12,9 +12,9 @@ from tailrace.runtime.sampler import SamplingTable, to_tokens
 from tailrace.scheduler.plan import StepPlan, StepResult
 from tailrace.types import OpTime
 
-__all__ = ["Runner"]
+__all__ = ["TIMED_EVERY", "Runner"]
 
-_TIMED_EVERY = 64  # steps: timing one takes longer by a few hundredths
+TIMED_EVERY = 64  # steps: timing one takes longer by a few hundredths
 
 
 class Runner:
@@ -54,7 +54,7 @@ class Runner:
     def _compute(self, batch: "_Batch") -> tuple[SampleOutputs, tuple[OpTime, ...]]:
         """What was drawn, and in one step of many where the time went."""
         self._num_runs += 1
-        if self._num_runs % _TIMED_EVERY:
+        if self._num_runs % TIMED_EVERY:
             return self._executable.run(batch.step, batch.sampling), ()
         return self._executable.run_timed(batch.step, batch.sampling)
 

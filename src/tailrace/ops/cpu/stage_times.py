@@ -27,9 +27,8 @@ class StageTimes:
     def __init__(self, program: Program, stages: Sequence[LoweredStage], costs: ProgramCosts) -> None:
         of_ops = kinds_of(program)
         kinds = [_kind_of(lowered.stage, of_ops[lowered.op]) for lowered in stages]
-        places: dict[tuple[int, OpKind], int] = {}
-        for place, (lowered, kind) in enumerate(zip(stages, kinds, strict=True)):
-            places.setdefault((lowered.op, kind), place)
+        # Of several stages the last: what comes before the one that moves something prepares it, for other layers too.
+        places = {(lowered.op, kind): place for place, (lowered, kind) in enumerate(zip(stages, kinds, strict=True))}
         self._costs = costs
         self._places = np.array([places[part] for part in costs.parts], np.intp)
         self._sums = KindSums([*kinds, OpKind.SAMPLING, OpKind.WAITING])
