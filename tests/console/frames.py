@@ -3,7 +3,13 @@
 import math
 from typing import Any
 
-__all__ = ["LONG_LIFE", "REQUEST_ID", "frame"]
+import msgspec
+
+from tailrace.telemetry.feed.frame import Frame
+from tailrace.telemetry.lives import RequestLife
+from tailrace.types import Beginning, PromptChunk
+
+__all__ = ["REQUEST_ID", "frame", "long_life"]
 
 Json = dict[str, Any]
 
@@ -12,9 +18,12 @@ _STEPS_PER_FRAME = 40
 _MIB = 1 << 20
 
 
-def frame(number: int, now_s: float) -> Json:
+def frame(number: int, now_s: float) -> Frame:
     """The frame of one second, counted from 0. A rule has always fired 3 s ago."""
-    load = 0.5 + 0.5 * math.sin(number / 9)
+    return msgspec.convert(_frame(number, now_s, load=0.5 + 0.5 * math.sin(number / 9)), Frame)
+
+
+def _frame(number: int, now_s: float, load: float) -> Json:
     return {
         "model": "tiny",
         "version": "0.0.0",
@@ -149,32 +158,24 @@ def _request(place: int) -> Json:
     }
 
 
-LONG_LIFE: Json = {
-    "id": REQUEST_ID,
-    "endpoint": "chat",
-    "class": "gold",
-    "trace": "",
-    "finish_reason": "stop",
-    "error": None,
-    "num_prompt_tokens": 1200,
-    "num_output_tokens": 64,
-    "num_cached_tokens": 512,
-    "found": {"engine": 384, "host": 128},
-    "miss_reason": "evicted",
-    "num_preemptions": 1,
-    "took_s": 1.5,
-    "parts": [
-        {"name": "accept", "start_s": 0.0, "end_s": 0.001},
-        {"name": "tokenise", "start_s": 0.001, "end_s": 0.004},
-        {"name": "to_engine", "start_s": 0.004, "end_s": 0.005},
-        {"name": "queue", "start_s": 0.005, "end_s": 0.1},
-        {"name": "fetch", "start_s": 0.1, "end_s": 0.12},
-        {"name": "prefill", "start_s": 0.12, "end_s": 0.2, "tokens": 400},
-        {"name": "between", "start_s": 0.2, "end_s": 0.22},
-        {"name": "prefill", "start_s": 0.22, "end_s": 0.3, "tokens": 288},
-        {"name": "from_engine", "start_s": 0.3, "end_s": 0.301},
-        {"name": "text", "start_s": 0.301, "end_s": 0.302},
-        {"name": "write", "start_s": 0.302, "end_s": 0.303},
-        {"name": "decode", "start_s": 0.303, "end_s": 1.5},
-    ],
-}
+def long_life() -> RequestLife:
+    """One with everything in it: a level below, two chunks with a wait between, a preemption."""
+    chunks = (PromptChunk(0.12, 0.2, 400), PromptChunk(0.22, 0.3, 288))
+    return RequestLife(
+        request_id=REQUEST_ID,
+        endpoint="chat",
+        class_name="gold",
+        accepted_s=0.0,
+        parsed_s=0.001,
+        submitted_s=0.004,
+        beginning=Beginning(0.005, 0.12, 0.3, fetch_s=0.02, chunks=chunks, num_preemptions=1),
+        received_s=0.301,
+        text_s=0.302,
+        written_s=0.303,
+        ended_s=1.5,
+        finish_reason="stop",
+        num_prompt_tokens=1200,
+        num_output_tokens=64,
+        found={"engine": 384, "host": 128},
+        miss_reason="evicted",
+    )

@@ -1,42 +1,40 @@
 """The console before a model that says what a test wants, and a feed with the same numbers each time.
 
-Chats go through the real front end. What is asked decides what comes: `SCRIPTS` has the words.
+All that is on the wire goes through the real front end. What is asked decides what comes: `SCRIPTS` has the words.
 """
 
 import asyncio
 import contextlib
-import mimetypes
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import count
 
 import msgspec
 import uvloop
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from tailrace.errors import Overloaded
 from tailrace.frontends.api_keys import ApiKeys
 from tailrace.frontends.http.app import create_app
 from tailrace.frontends.http.config import HttpConfig
+from tailrace.frontends.http.console.console import Console
+from tailrace.frontends.http.console.feed import LiveFeed
 from tailrace.frontends.http.listener import bind
 from tailrace.frontends.http.serve import serve
+from tailrace.frontends.http.status import OneProcess
 from tailrace.frontends.standing import Client
 from tailrace.service.api import ChatPrompt, Generation
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.types import FinishReason
-from tests.architecture.tree import PACKAGE
-from tests.console.frames import LONG_LIFE, REQUEST_ID, frame
+from tests.console.frames import frame, long_life
 from tests.support.scripted_service import ScriptedService, Step, call, finish, thought, token
 
-__all__ = ["MARKDOWN", "POLICY", "SCRIPTS", "ScriptedServer", "scripted_server", "slowly", "words"]
+__all__ = ["SCRIPTS", "ScriptedServer", "scripted_server", "slowly", "words"]
 
-STATIC = PACKAGE / "frontends" / "console" / "static"
-POLICY = "default-src 'self'"
-FRAME_S = 0.2  # tests have no time to wait for seconds
+_FRAME_S = 0.2  # tests have no time to wait for seconds
 _TIMEOUT_S = 20
 
 MARKDOWN = """# A title
@@ -106,19 +104,34 @@ def _script_of(generation: Generation) -> Sequence[Step]:
     return script() if script else [*slowly(words(f"You said: {asked}")), finish()]
 
 
+class _Feed(LiveFeed):
+    """Counts who looks. While it is silent, it ends at once, as that of a server that restarts."""
+
+    num_open = 0
+    is_silent = False
+
+    async def frames(self) -> AsyncGenerator[bytes, None]:
+        self.num_open += 1
+        try:
+            async with aclosing(super().frames()) as frames:
+                while not self.is_silent and (each := await anext(frames, None)) is not None:
+                    yield each
+        finally:
+            self.num_open -= 1
+
+
 @dataclass
 class ScriptedServer:
-    """A server in a thread of its own. While `is_silent`, feeds end at once, as those of a server that restarts."""
+    """A server in a thread of its own."""
 
     keys: tuple[str, ...] = ()
     service: ScriptedService = field(default_factory=lambda: ScriptedService(script_of=_script_of, most_at_once=1))
-    num_feeds: int = 0  # open ones
-    is_silent: bool = False
 
     def __post_init__(self) -> None:
         self._listener = bind("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._keys = ApiKeys({key: Client(name=key) for key in self.keys})
+        self._numbers = count()
+        self.feed = _Feed(self._make_frame, every_s=_FRAME_S)
         self._is_ready = threading.Event()
         self._stop = asyncio.Event()
 
@@ -135,67 +148,23 @@ class ScriptedServer:
     def wait_for_feeds(self, number: int) -> None:
         """Until so many are open."""
         deadline_s = time.monotonic() + _TIMEOUT_S
-        while self.num_feeds != number:
-            assert time.monotonic() < deadline_s, f"{self.num_feeds} feeds are open, not {number}"
+        while self.feed.num_open != number:
+            assert time.monotonic() < deadline_s, f"{self.feed.num_open} feeds are open, not {number}"
             time.sleep(0.02)
 
     def stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # its loop may have ended by itself
             self._loop.call_soon_threadsafe(self._stop.set)
 
-    def _app(self) -> Starlette:
-        api = create_app(self.service, Metrics(model_name="tiny", version="0"), HttpConfig(api_keys=self._keys))
-        routes = [
-            Route("/", self._page),
-            Route("/console/static/{file:path}", self._file),
-            Route("/console/feed", self._feed),
-            Route("/console/requests/{request_id}", self._life),
-            Mount("/", api),
-        ]
-        return Starlette(routes=routes)
+    def _app(self) -> ASGIApp:
+        metrics = Metrics(model_name="tiny", version="0")
+        metrics.lives.end(long_life())
+        config = HttpConfig(api_keys=ApiKeys({key: Client(name=key) for key in self.keys}))
+        console = Console(OneProcess(metrics), self.feed, metrics.http, config.patience)
+        return create_app(self.service, metrics, config, console=console)
 
-    async def _page(self, request: Request) -> Response:
-        return _static("index.html")
-
-    async def _file(self, request: Request) -> Response:
-        return _static(request.path_params["file"])
-
-    async def _feed(self, request: Request) -> Response:
-        if (refusal := self._refusal(request)) is not None:
-            return refusal
-        return StreamingResponse(self._frames(), media_type="text/event-stream")
-
-    async def _frames(self) -> AsyncIterator[bytes]:
-        self.num_feeds += 1
-        try:
-            for number in range(1 << 30):
-                if self.is_silent:
-                    return
-                yield b"event: frame\ndata: " + msgspec.json.encode(frame(number, time.time())) + b"\n\n"
-                await asyncio.sleep(FRAME_S)
-        finally:
-            self.num_feeds -= 1
-
-    async def _life(self, request: Request) -> Response:
-        if (refusal := self._refusal(request)) is not None:
-            return refusal
-        known = request.path_params["request_id"] == REQUEST_ID
-        return JSONResponse(LONG_LIFE) if known else _failure(404, "nobody knows this request any more")
-
-    def _refusal(self, request: Request) -> Response | None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        is_known = self._keys.client_of(given or None) is not None
-        return None if is_known else _failure(401, "this server needs an API key that it knows")
-
-
-def _failure(status: int, message: str) -> Response:
-    return JSONResponse({"error": {"message": message, "code": None}}, status)
-
-
-def _static(name: str) -> Response:
-    kind = mimetypes.guess_type(name)[0] or "text/plain"
-    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-    return Response((STATIC / name).read_bytes(), media_type=kind, headers=headers)
+    async def _make_frame(self) -> bytes:
+        return msgspec.json.encode(frame(next(self._numbers), time.time()))
 
 
 @contextlib.contextmanager

@@ -142,11 +142,11 @@ def test_a_request_can_be_opened(live: Page) -> None:
 def test_a_request_that_is_gone_says_so(live: Page, complaints: Complaints) -> None:
     complaints.expected.add(404)
     live.evaluate("location.hash = '#live/long-gone'")
-    expect(live.get_by_role("dialog").get_by_role("alert")).to_contain_text("nobody knows this request any more")
+    expect(live.get_by_role("dialog").get_by_role("alert")).to_contain_text("is not known, or not any more")
 
 
 def test_who_does_not_look_costs_nothing(live: Page, scripted: ScriptedServer) -> None:
-    assert scripted.num_feeds == 1
+    assert scripted.feed.num_open == 1
     _hide(live)
     scripted.wait_for_feeds(0)
     expect(live.get_by_role("status")).to_have_text("Paused")
@@ -157,11 +157,11 @@ def test_who_does_not_look_costs_nothing(live: Page, scripted: ScriptedServer) -
 
 
 def test_the_page_says_when_the_server_is_gone_and_comes_back(live: Page, scripted: ScriptedServer) -> None:
-    scripted.is_silent = True
+    scripted.feed.is_silent = True
     try:
         expect(live.get_by_role("status")).to_contain_text("Lost; trying again")
     finally:
-        scripted.is_silent = False
+        scripted.feed.is_silent = False
     expect(live.get_by_role("status")).to_have_text("Live")
 
 
