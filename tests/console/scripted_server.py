@@ -78,7 +78,7 @@ def words(text: str) -> list[Step]:
 
 
 def _refuse() -> Sequence[Step]:
-    raise Overloaded("the queue of bronze is full", retry_after_s=2.0)
+    raise Overloaded("the queue of bronze is full", retry_after_s=600.0)
 
 
 SCRIPTS: dict[str, Callable[[], Sequence[Step]]] = {

@@ -96,10 +96,13 @@ def test_a_call_of_a_tool_is_a_box(chat: Page) -> None:
 
 def test_a_refusal_says_when_to_come_back(chat: Page, complaints: Complaints) -> None:
     complaints.expected.add(429)
+    chat.clock.install()
     given = ask(chat, "refuse")
     expect(given.get_by_role("alert")).to_contain_text("the queue of bronze is full")
-    expect(given.get_by_role("button", name=re.compile(r"Try again in \d s"))).to_be_disabled()
-    expect(given.get_by_role("button", name="Try again", exact=True)).to_be_enabled()
+    expect(given.get_by_role("button", name=re.compile(r"Try again in \d+ s"))).to_be_disabled()
+    chat.clock.fast_forward("10:00")
+    given.get_by_role("button", name="Try again", exact=True).click()
+    expect(answer(chat).get_by_role("button", name=re.compile(r"Try again in \d+ s"))).to_be_disabled()
 
 
 def test_an_answer_that_breaks_off_keeps_what_there_is(chat: Page) -> None:

@@ -110,7 +110,9 @@ def test_a_step_is_described_in_words(live: Page) -> None:
     expect(words.get_by_role("link", name=REQUEST_ID)).to_be_visible()
     number = words.locator(".number").inner_text()
     live.keyboard.press("ArrowRight")
-    expect(words.locator(".number")).not_to_have_text(number)
+    expect(words.locator(".number")).to_have_text(str(int(number) + 1))
+    live.keyboard.press("Escape")
+    expect(words).to_contain_text("steps, the longest")
 
 
 def test_the_engine_and_the_ceilings_are_shown(live: Page) -> None:

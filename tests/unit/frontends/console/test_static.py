@@ -67,6 +67,13 @@ def test_the_page_has_nothing_inline_that_its_policy_forbids() -> None:
     assert re.findall(r"<style|\bstyle=|\bon\w+=|<script(?![^>]*\bsrc=)", page) == []
 
 
+def test_the_pictures_of_its_page_in_the_docs_are_there_and_small() -> None:
+    docs = ROOT / "docs"
+    shown = re.findall(r"!\[[^]]+\]\((images/\w+\.png)\)", (docs / "console.md").read_text())
+    assert len(shown) == 4
+    assert [name for name in shown if not 0 < (docs / name).stat().st_size < 150_000] == []
+
+
 def test_modules_begin_with_what_they_are_for_and_are_read_in_one_sitting() -> None:
     texts = {path.relative_to(STATIC): path.read_text() for path in _own(".js")}
     assert [path for path, text in texts.items() if not text.startswith("// ")] == []

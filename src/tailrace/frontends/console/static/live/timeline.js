@@ -1,4 +1,5 @@
-// The steps of the engine. Arrow keys and the pointer choose one, which is then described in words.
+// The steps of the engine. Arrow keys and the pointer choose one, which is then described in words; the steps stand still
+// until it is let go.
 
 import { turns } from "./colours.js";
 import { Panel } from "./panel.js";
@@ -14,21 +15,23 @@ const MOVES = { ArrowLeft: -1, ArrowRight: 1 };
 export function Timeline({ steps, requests }) {
   const canvas = useRef(null);
   const width = useWidth(canvas);
-  const [chosenId, choose] = useState(null);
-  const shown = steps.slice(-Math.floor(width / COLUMN_PX));
-  const chosen = shown.find(({ id }) => id === chosenId) ?? null;
+  const [held, hold] = useState(null);
+  const shown = (held?.steps ?? steps).slice(-Math.floor(width / COLUMN_PX));
+  const chosen = held?.chosen ?? null;
   const turn = useCell(turns);
-  useLayoutEffect(() => drawSteps(canvas.current, shown, width, chosen), [steps, width, chosen, turn]);
+  useLayoutEffect(() => drawSteps(canvas.current, shown, width, chosen), [held ?? steps, width, turn]);
 
+  const choose = (step) => hold(step && step !== chosen ? { steps: held?.steps ?? steps, chosen: step } : null);
   const onKeyDown = (event) => {
     const move = MOVES[event.key];
+    if (event.key === "Escape") hold(null);
     if (!move || !shown.length) return;
     event.preventDefault();
-    const place = chosen ? shown.indexOf(chosen) + move : shown.length - 1;
-    choose(shown[Math.max(0, Math.min(shown.length - 1, place))].id);
+    const next = shown[chosen ? shown.indexOf(chosen) + move : shown.length - 1];
+    if (next) choose(next);
   };
-  const onPointerDown = (event) => choose(shown[Math.floor(event.offsetX / COLUMN_PX)]?.id ?? null);
-  return html`<${Panel} title="Steps" note="newest on the right; arrow keys choose one" isWide=${true}>
+  const onPointerDown = (event) => choose(shown[Math.floor(event.offsetX / COLUMN_PX)]);
+  return html`<${Panel} title="Steps" note="newest on the right; arrow keys choose one, Esc goes on" isWide=${true}>
     <div class="timeline">
       <canvas ref=${canvas} tabindex="0" role="slider" ...${said(shown, chosen)} ...${{ onKeyDown, onPointerDown }} />
     </div>
