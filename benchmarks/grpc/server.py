@@ -78,6 +78,7 @@ class TimedService(BeatService):
         self._clock = clock
 
     async def start(self, generation: Generation) -> GenerationStream:
+        self.begin(generation)
         return TimedStream(self._clock, generation.sampling.max_tokens)
 
 

@@ -92,9 +92,13 @@ class BeatService:
         self._num_tokens = num_tokens
 
     async def start(self, generation: Generation) -> GenerationStream:
+        self.begin(generation)
+        return BeatStream(self._beat, self._num_tokens)
+
+    def begin(self, generation: Generation) -> None:
+        """Say that there is text, as a service does at the first token: until then each piece is looked at."""
         if generation.milestones is not None:
             generation.milestones.text_s = time.monotonic()
-        return BeatStream(self._beat, self._num_tokens)
 
     async def explain(self, prompt: Prompt, cache_salt: str) -> Explanation:
         raise UnavailableError("there is no cache")

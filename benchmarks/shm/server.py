@@ -23,6 +23,7 @@ class _Service(TimedService):
     """An answer of one token has none, for who wants to know how long it takes there and back."""
 
     async def start(self, generation: Generation) -> GenerationStream:
+        self.begin(generation)
         num_tokens = generation.sampling.max_tokens
         return TimedStream(self._clock, num_tokens if num_tokens > 1 else 0)
 

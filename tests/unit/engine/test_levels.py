@@ -16,7 +16,7 @@ from tailrace.records import LoadRecord, Record
 from tailrace.runtime.kv_store import KvStore, KvStoreConfig
 from tailrace.scheduler.plan import SampledToken, StepPlan, StepResult
 from tailrace.scheduler.scheduler import Scheduler, SchedulerConfig
-from tailrace.types import FinishReason, Level, MissReason, Request, SamplingParams, TokenEvent
+from tailrace.types import Beginning, FinishReason, Level, MissReason, Request, SamplingParams, TokenEvent
 from tests.support.memory_level import MemoryLevel
 
 WAIT_S = 20.0
@@ -41,6 +41,7 @@ class Loop:
 
     def __init__(self, level: MemoryLevel, deadline_s: float) -> None:
         self.ended = queue.SimpleQueue[TokenEvent]()
+        self.beginnings = queue.SimpleQueue[Beginning]()
         self.records = queue.SimpleQueue[Record]()
         self.runner = Runner()
         self.intake = Intake(IntakeConfig(max_queued=4, max_queued_tokens=64, max_model_tokens=32))
@@ -63,6 +64,8 @@ class Loop:
 
     def _publish(self, events: Sequence[TokenEvent]) -> None:
         for event in events:
+            if event.beginning is not None:
+                self.beginnings.put(event.beginning)
             if event.finish_reason is not None:
                 self.ended.put(event)
 
@@ -100,6 +103,17 @@ def test_a_request_goes_on_when_the_level_has_answered(level: MemoryLevel) -> No
         assert loop.ended.empty()
         gate.open()
         assert loop.end_of("a").finish_reason is FinishReason.LENGTH
+
+
+def test_the_time_that_a_level_took_is_a_part_of_the_queue(level: MemoryLevel) -> None:
+    gate = level.hold("contain")
+    with looping(level) as loop:
+        loop.submit("a")
+        gate.await_arrival()
+        gate.open()
+        loop.end_of("a")
+    beginning = loop.beginnings.get_nowait()
+    assert 0.0 < beginning.fetch_s <= beginning.started_s - beginning.taken_s
 
 
 def test_a_request_does_not_wait_for_a_level_for_ever(level: MemoryLevel) -> None:

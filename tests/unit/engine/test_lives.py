@@ -98,3 +98,11 @@ def test_an_end_without_a_token_says_nothing() -> None:
     bench.step(plan(("a", 4, False), entered=["a"]), 2.0, 3.0)
     ended = TokenEvent("a", None, finish_reason=FinishReason.ERROR)
     assert bench.beginnings.told([ended], 4.0) == [ended]
+
+
+def test_of_steps_that_compute_no_prompt_nothing_is_looked_at() -> None:
+    bench = Bench()
+    bench.take(1.0, "a", "b")
+    bench.step(plan(("a", 4, True), entered=["a"]), 2.0, 3.0)
+    events = [TokenEvent("a", 7)]
+    assert bench.beginnings.told(events, 4.0) is events  # though somebody waits
