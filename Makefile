@@ -16,7 +16,7 @@ STALE := stale
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling soak oracle tiny-deepseek metrics-page proto dashboards lower-bounds clean stale
+.PHONY: help serve test test-arm check format bench bench-kernels bench-engine compare bench-quality bench-scaling soak oracle tiny-deepseek metrics-page proto dashboards flamegraph lower-bounds clean stale
 .SUFFIXES:
 
 help:
@@ -37,6 +37,7 @@ help:
 	@echo 'make tiny-deepseek  train the DeepSeek that comes with the package again (ten minutes; Debian, Ubuntu)'
 	@echo 'make metrics-page   make docs/metrics.md again, from the table of metrics'
 	@echo 'make proto          make the code of the gRPC protocol from its file again'
+	@echo 'make flamegraph     draw what a busy server does, in build/flamegraph.svg   (make flamegraph ARGS=--help)'
 	@echo 'make dashboards     write the dashboards for Grafana again from deploy/grafana/'
 	@echo 'make lower-bounds   run the unit tests against the oldest dependencies that pyproject.toml allows'
 	@echo 'make fuzz           feed damaged inputs to all that takes bytes from outside   (make fuzz ARGS="--inputs 1000000")'
@@ -135,6 +136,9 @@ proto: $(CORE)
 	.venv-proto/bin/python -m pip install --quiet 'grpcio-tools==1.81.1'
 	.venv-proto/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src \
 	    src/tailrace/frontends/grpc/v1/inference.proto
+
+flamegraph: $(DEV)
+	@$(BIN)/python -m benchmarks.flamegraph $(ARGS)
 
 dashboards: $(DEV)
 	@$(BIN)/python -m deploy.grafana

@@ -5,7 +5,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-TESTED_EXTRAS = ("events", "grpc", "otel", "plot", "profile", "redis")  # the development tools bring what these ask for
+# The development tools bring what these ask for.
+TESTED_EXTRAS = ("events", "grpc", "otel", "plot", "profile", "pyroscope", "redis")
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*>=\s*(?P<version>[0-9][0-9.]*)")
 
 

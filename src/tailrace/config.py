@@ -131,3 +131,4 @@ class ServeConfig:
     def settled_rules(self) -> tuple[Rule, ...]:
         """Those that were given, or the standard ones for these classes and levels."""
         return standard_rules(self.engine.classes, self.levels.levels) if self.rules is None else self.rules
+    pyroscope: str | None = None  # the address of who gets profiles; None: nobody

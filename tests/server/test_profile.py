@@ -1,7 +1,6 @@
 """A real server is looked into while it answers: what it does has names, in Python and in C++."""
 
 import http.client
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -9,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import openai
 import pytest
 
+from benchmarks.flamegraph.__main__ import draw, loaded
 from tests.server.conftest import ADMIN_KEY
 from tests.server.process import START_TIMEOUT_S, ServerProcess
 
@@ -19,19 +18,10 @@ ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 
 
 @pytest.fixture
-def busy(server: ServerProcess, client: openai.OpenAI) -> Iterator[None]:
+def busy(server: ServerProcess) -> Iterator[None]:
     """It has something to do meanwhile."""
-    stop = threading.Event()
-
-    def ask() -> None:
-        while not stop.is_set():
-            client.completions.create(model="default", prompt="Once", max_tokens=50, extra_body={"ignore_eos": True})
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    yield
-    stop.set()
-    asking.join()
+    with loaded(server.url, num_streams=2):
+        yield
 
 
 def taken(server: ServerProcess, query: str) -> tuple[int, str]:
@@ -56,8 +46,8 @@ def test_what_computes_has_names(server: ServerProcess) -> None:
 
 @pytest.mark.usefixtures("busy")
 def test_all_processes_are_in_one_picture(server: ServerProcess) -> None:
-    status, picture = taken(server, "seconds=1&process=all")
-    assert status == 200, picture
+    picture = draw(server.url, ADMIN_KEY, "all", seconds=1).decode()
+    assert picture.startswith("<?xml")
     assert "tailrace: engine" in picture
     assert "tailrace: api 0" in picture
 

@@ -45,6 +45,7 @@ from tailrace.serving.children import process_name
 from tailrace.serving.shared import Places
 from tailrace.serving.traces import check_otlp
 from tailrace.telemetry.log_lines import write_json_log
+from tailrace.telemetry.pyroscope import check_pyroscope
 from tailrace.weights.losses import losses
 from tailrace.weights.precision import Precision
 
@@ -116,6 +117,7 @@ def run(
     kv_events_topic: str | None = None,
     log_format: Literal["text", "json"] = "text",
     otlp: str | None = None,
+    pyroscope: str | None = None,
 ) -> None:
     """Serve a model over an OpenAI-compatible HTTP API.
 
@@ -240,6 +242,8 @@ def run(
     otlp
         Collector of OpenTelemetry that gets a trace of each request, over HTTP, such as http://localhost:4318. The
         standard's variables, such as OTEL_SERVICE_NAME and OTEL_TRACES_SAMPLER, say more [none].
+    pyroscope
+        Pyroscope server that is told all the time what each process does, such as http://localhost:4040 [none].
     """
     if kv_disk_size is not None and kv_disk is None:
         raise SetupError("--kv-disk-size bounds what --kv-disk keeps: give a directory with --kv-disk, too")
@@ -303,6 +307,7 @@ def run(
             drain_s=drain_timeout,
             rules=acting,
             otlp=_otlp(otlp),
+            pyroscope=_pyroscope(pyroscope),
         ),
         on_planned=partial(_say_bound, notice),
         on_ready=partial(_announce, notice, engine.classes),
@@ -323,6 +328,12 @@ def _rules(
     if given == "none":
         return ()
     return None if given is None else read_rules(Path(given), classes, levels.levels)
+
+
+def _pyroscope(url: str | None) -> str | None:
+    if url is not None:
+        check_pyroscope(url)
+    return url
 
 
 def _otlp(url: str | None) -> OtlpConfig | None:

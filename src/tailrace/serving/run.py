@@ -23,6 +23,7 @@ from tailrace.serving.shared import Places, Shared
 from tailrace.serving.supervisor import Supervisor
 from tailrace.serving.warming import ListedPrompts
 from tailrace.telemetry.prometheus import Metrics
+from tailrace.telemetry.pyroscope import push_profiles
 from tailrace.version import __version__
 from tailrace.weights.load import open_checkpoint
 from tailrace.weights.packed_cache import PackedCache
@@ -159,16 +160,24 @@ class _Server:
     def _start_engine(self, generation: int) -> Child:
         assert self._packed is not None, "the engine comes after the weights"
         metrics = self._metrics("engine")
-        return fork(
-            "tailrace: engine", partial(run_engine, self._config, self._packed, self._shared, metrics, generation)
-        )
+        run = partial(run_engine, self._config, self._packed, self._shared, metrics, generation)
+        return self._fork("engine", run)
 
     def _start_worker(self, index: int, generation: int) -> Child:
         name = f"api {index}"
         listed = self._listed if generation == 1 else ListedPrompts((), ())
         if self._config.num_workers > 1 or generation > 1:
             _load_front_ends()
-        return fork(f"tailrace: {name}", partial(self._answer, index, generation, self._metrics(name), listed))
+        return self._fork(name, partial(self._answer, index, generation, self._metrics(name), listed))
+
+    def _fork(self, name: str, run: Callable[[], None]) -> Child:
+        return fork(f"tailrace: {name}", partial(self._run, name, run))
+
+    def _run(self, name: str, run: Callable[[], None]) -> None:
+        """What a process does, told to Pyroscope where that is asked for."""
+        if (url := self._config.pyroscope) is not None:
+            push_profiles(url, model=self._plan.card(self._config.name).name, process=name)
+        run()
 
     def _answer(self, index: int, generation: int, metrics: Metrics, listed: ListedPrompts) -> None:
         """What an API process does."""
