@@ -20,10 +20,18 @@ def model() -> LoadedModel:
     return load_model(open_checkpoint("tiny-deepseek"), CONFIG)
 
 
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For who looks at no figure: neither steady windows, nor what a large model does to the processor's caches."""
+    monkeypatch.setattr(benchmark, "WARM_STEPS", 30)
+    monkeypatch.setattr(benchmark, "WEIGHT_BYTES", 1 << 20)
+
+
 def measured(model: LoadedModel, levels: LevelsConfig | None = None) -> Figures:
     return measure(model, CONFIG, num_streams=2, num_steps=20, read_bytes=0, levels=levels)
 
 
+@pytest.mark.usefixtures("hurried")
 def test_all_of_a_step_is_in_one_of_its_parts(model: LoadedModel) -> None:
     figures = measured(model)
     assert set(figures.parts_us) == set(Parts._fields)
@@ -39,10 +47,12 @@ def test_what_steps_leave_behind_is_counted_by_token(model: LoadedModel) -> None
     assert len(left.num_collections) == 3
 
 
+@pytest.mark.usefixtures("hurried")
 def test_blocks_may_be_saved_meanwhile(model: LoadedModel, tmp_path: Path) -> None:
     assert measured(model, LevelsConfig(1 << 20, host_directory=tmp_path)).python_us > 0
 
 
+@pytest.mark.usefixtures("hurried")
 def test_the_command_prints_figures_to_read_or_to_keep(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
