@@ -1,7 +1,7 @@
 """How the requests of each service class fare, beside what their class promises."""
 
 from deploy.grafana.dashboard import Dashboard, Row
-from deploy.grafana.panels import Panel, Query, histogram, lines
+from deploy.grafana.panels import Panel, Query, histogram, lines, stack
 
 __all__ = ["LATENCY"]
 
@@ -72,9 +72,9 @@ _PROMISES = Row(
         ),
         lines(
             "Targets on this machine",
-            "How many times as long as configured all targets are, to fit the machine and the model.",
-            "short",
-            Query("tailrace_target_scale_ratio{HERE}", "{{instance}}"),
+            "What a class promises, scaled to the machine and the model.",
+            "s",
+            Query(f"max by (class, target) (tailrace_class_target_seconds{_CLASS})", "{{class}} {{target}}"),
         ),
     ),
 )
@@ -135,6 +135,35 @@ _FIRST_TOKEN = Row(
     ),
 )
 
+_WAY = Row(
+    "The way of a token",
+    (
+        stack(
+            "Where the time to the first token goes",
+            "Its mean, split from the head of the request until the first piece of the answer is with the socket.",
+            "s",
+            Query(
+                "sum by (part) (rate(tailrace_first_token_part_seconds_total{HERE}[$__rate_interval]))"
+                " / scalar(sum(rate(tailrace_first_tokens_total{HERE}[$__rate_interval])))",
+                "{{part}}",
+            ),
+            width=12,
+        ),
+        stack(
+            "Where later tokens go through",
+            "Mean time of a piece in the ring, until it was text, until it was with the socket, and for a client that "
+            "did not take it.",
+            "s",
+            Query(
+                "sum by (part) (rate(tailrace_token_path_seconds_total{HERE}[$__rate_interval]))"
+                " / sum by (part) (rate(tailrace_token_path_pieces_total{HERE}[$__rate_interval]))",
+                "{{part}}",
+            ),
+            width=12,
+        ),
+    ),
+)
+
 _NEXT_TOKENS = Row(
     "Next tokens",
     (
@@ -161,6 +190,6 @@ LATENCY = Dashboard(
     "latency",
     "Latency by class",
     "How the requests of each service class fare, beside what their class promises.",
-    (_PROMISES, _FIRST_TOKEN, _NEXT_TOKENS),
+    (_PROMISES, _FIRST_TOKEN, _WAY, _NEXT_TOKENS),
     has_classes=True,
 )

@@ -1,7 +1,7 @@
 """The first dashboard to look at: is it well, what does it do, and what does it take."""
 
 from deploy.grafana.dashboard import Dashboard, Row
-from deploy.grafana.panels import Panel, Query, lines, number, stack
+from deploy.grafana.panels import Panel, Query, lines, number, stack, states
 
 __all__ = ["OVERVIEW"]
 
@@ -110,6 +110,30 @@ _TRAFFIC = Row(
     ),
 )
 
+_EVENTS = Row(
+    "Events",
+    (
+        lines(
+            "What happened",
+            "Events in the last five minutes, by kind; the log says each.",
+            "short",
+            Query("sum by (kind) (increase(tailrace_events_total{HERE}[5m]))", "{{kind}}"),
+        ),
+        states(
+            "Rules that act",
+            "A rule that fired does something until it clears: /debug/rules says what it saw.",
+            Query("tailrace_rule_active{HERE}", "{{instance}} {{rule}}"),
+            {0: ("quiet", "transparent"), 1: ("acts", "orange")},
+        ),
+        lines(
+            "Processes started",
+            "In the last half hour, by process, not counting the first start.",
+            "short",
+            Query("changes(tailrace_process_start_time_seconds{HERE}[30m])", "{{instance}} {{process}}"),
+        ),
+    ),
+)
+
 _CLIENTS = Row(
     "Clients",
     (
@@ -171,5 +195,5 @@ OVERVIEW = Dashboard(
     "overview",
     "Overview",
     "Is it well, what does it do, what does it take.",
-    (_NOW, _TRAFFIC, _CLIENTS, _PROCESSES),
+    (_NOW, _TRAFFIC, _EVENTS, _CLIENTS, _PROCESSES),
 )

@@ -17,10 +17,10 @@ _STEPS = Row(
         lines("Length of a step", "From planning to publishing.", "s", *_quantiles("tailrace_step_seconds")),
         stack(
             "Where the engine's time goes",
-            "Share of the time in steps, by part; what is missing to 100% lies between steps.",
+            "Share of the step loop's time, by part; they add up to all of it.",
             "percentunit",
             Query(
-                "sum by (part) (rate(tailrace_step_part_seconds_total{HERE}[$__rate_interval]))"
+                "sum by (part) (rate(tailrace_engine_seconds_total{HERE}[$__rate_interval]))"
                 " / scalar(count(tailrace_build_info{HERE}))",
                 "{{part}}",
             ),
@@ -36,6 +36,37 @@ _STEPS = Row(
             "Steps by the tokens that they compute, in each moment.",
             "short",
             Query("sum by (le) (rate(tailrace_step_tokens_bucket{HERE}[$__rate_interval]))", "{{le}}"),
+        ),
+        stack(
+            "Time of ops",
+            "Share of the time of timed steps, one in 64, by kind of op.",
+            "percentunit",
+            Query(
+                "sum by (op) (rate(tailrace_op_seconds_total{HERE}[$__rate_interval]))"
+                " / scalar(sum(rate(tailrace_timed_step_seconds_total{HERE}[$__rate_interval])))",
+                "{{op}}",
+            ),
+        ),
+        lines(
+            "Memory traffic of ops",
+            "Bytes that an op had to move over the time that it took; tailrace roofline says what the machine can do.",
+            "Bps",
+            Query(
+                "sum by (op) (rate(tailrace_op_bytes_total{HERE}[$__rate_interval]))"
+                " / sum by (op) (rate(tailrace_op_seconds_total{HERE}[$__rate_interval]))",
+                "{{op}}",
+            ),
+        ),
+        lines(
+            "Sequences of a step",
+            "The mean number that took part, and the tokens that a step may compute.",
+            "short",
+            Query(
+                "sum by (instance) (rate(tailrace_step_sequences_sum{HERE}[$__rate_interval]))"
+                " / sum by (instance) (rate(tailrace_step_sequences_count{HERE}[$__rate_interval]))",
+                "{{instance}} sequences",
+            ),
+            Query("tailrace_step_budget_tokens{HERE}", "{{instance}} budget"),
         ),
         stack(
             "Tokens computed",

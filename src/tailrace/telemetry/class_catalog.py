@@ -9,6 +9,7 @@ from tailrace.telemetry.metric import Kind, Metric
 __all__ = [
     "CLASS_CATALOG",
     "CLASS_RUNNING",
+    "CLASS_TARGET_SECONDS",
     "CLASS_WAITING",
     "LATE_TOKENS",
     "OFF_TARGET",
@@ -93,6 +94,14 @@ TARGET_SCALE = Metric(
     "ratio",
     "How many times as long as configured the targets of all classes are, to fit this machine and model.",
 )
+CLASS_TARGET_SECONDS = Metric(
+    "tailrace_class_target_seconds",
+    Kind.GAUGE,
+    "seconds",
+    "What a class promises on this machine, scaled as tailrace_target_scale_ratio says: first_token, from arrival to "
+    "it; token_gap, from one token to the next.",
+    labels=("class", "target"),
+)
 RUNNING_LIMIT = Metric(
     "tailrace_requests_running_limit",
     Kind.GAUGE,
@@ -124,6 +133,7 @@ CLASS_CATALOG: tuple[Metric, ...] = (
     PREEMPTED,
     RECOMPUTED_TOKENS,
     TARGET_SCALE,
+    CLASS_TARGET_SECONDS,
     RUNNING_LIMIT,
     PACE,
     STEP_PREDICTION_ERROR,

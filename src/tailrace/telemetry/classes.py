@@ -116,7 +116,9 @@ def _left_early(request: RequestRecord) -> bool:
 class ControlMetrics:
     """Written by the engine's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: ServiceClasses) -> None:
+        self._classes = classes
+        self._targets = LabelledNumber(class_catalog.CLASS_TARGET_SECONDS)
         self._scale = Number(class_catalog.TARGET_SCALE)
         self._running_limit = Number(class_catalog.RUNNING_LIMIT)
         self._pace = Number(class_catalog.PACE)
@@ -125,6 +127,7 @@ class ControlMetrics:
         self._predicted = LabelledNumber(step_catalog.STEP_PREDICTION_SECONDS, [("predicted",), ("real",)])
         self.series: tuple[Series, ...] = (
             self._scale,
+            self._targets,
             self._running_limit,
             self._pace,
             self._error,
@@ -133,11 +136,12 @@ class ControlMetrics:
 
     def begin(self, target_scale: float, max_running: int) -> None:
         """What holds before the first step. Before the engine's thread writes."""
-        self._scale.value = target_scale
+        self._set_scale(target_scale)
         self._running_limit.value = max_running
 
     def record(self, step: StepRecord) -> None:
-        self._scale.value = step.target_scale
+        if step.target_scale != self._scale.value:
+            self._set_scale(step.target_scale)
         if step.max_running is not None:
             self._running_limit.value = step.max_running
         if step.pace is not None:
@@ -147,3 +151,9 @@ class ControlMetrics:
             self._error.observe(abs(step.predicted_s - took_s) / took_s)
             self._predicted.add(step.predicted_s, "predicted")
             self._predicted.add(took_s, "real")
+
+    def _set_scale(self, scale: float) -> None:
+        self._scale.value = scale
+        for each in self._classes.scaled(scale):
+            self._targets.set(each.ttft_s, each.name, "first_token")
+            self._targets.set(each.itl_s, each.name, "token_gap")

@@ -38,7 +38,7 @@ class EngineMetrics:
         own: tuple[Series, ...] = tuple(vars(self).values())
         self._prefixes = PrefixMetrics()
         self._by_class = ClassMetrics(classes)
-        self.control = ControlMetrics()
+        self.control = ControlMetrics(classes)
         self.series: tuple[Series, ...] = (
             *own,
             *self._prefixes.series,

@@ -88,6 +88,8 @@ def test_load_is_shown_by_class_and_in_all(metrics: Metrics) -> None:
 def test_what_holds_before_the_first_step_is_shown(metrics: Metrics) -> None:
     metrics.engine.control.begin(target_scale=1.5, max_running=8)
     shown = samples(metrics)
+    assert shown['tailrace_class_target_seconds{class="gold",target="first_token"}'] == pytest.approx(1.5 * 1.0)
+    assert shown['tailrace_class_target_seconds{class="gold",target="token_gap"}'] == pytest.approx(1.5 * 0.05)
     assert shown["tailrace_target_scale_ratio"] == 1.5
     assert shown["tailrace_requests_running_limit"] == 8
 
@@ -98,6 +100,7 @@ def test_what_keeps_targets_is_shown(metrics: Metrics) -> None:
     metrics.record(STEP._replace(predicted_s=None, max_running=None, pace=None))
     shown = samples(metrics)
     assert shown["tailrace_target_scale_ratio"] == 2.5
+    assert shown['tailrace_class_target_seconds{class="gold",target="first_token"}'] == pytest.approx(2.5 * 1.0)
     assert shown["tailrace_requests_running_limit"] == 48
     assert shown["tailrace_step_pace_ratio"] == 0.8
     assert shown["tailrace_step_prediction_error_ratio_count"] == 2
