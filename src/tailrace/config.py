@@ -126,9 +126,9 @@ class ServeConfig:
     rules: tuple[Rule, ...] | None = None  # of what is done when something is wrong; None: the standard ones
     drain_s: float = 30.0  # what requests under way have to end when the server is told to stop
     otlp: OtlpConfig | None = None  # who gets traces; None: nobody
+    pyroscope: str | None = None  # the address of who gets profiles; None: nobody
 
     @property
     def settled_rules(self) -> tuple[Rule, ...]:
         """Those that were given, or the standard ones for these classes and levels."""
         return standard_rules(self.engine.classes, self.levels.levels) if self.rules is None else self.rules
-    pyroscope: str | None = None  # the address of who gets profiles; None: nobody
