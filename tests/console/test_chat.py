@@ -21,7 +21,7 @@ def test_an_answer_streams_and_says_what_it_took(chat: Page) -> None:
     assert re.search(r"[\d.]+ tok/s", facts)
     assert "4 tokens" in facts
     assert "prompt 7, cached 4 (engine 1, host 3), rest evicted" in facts
-    assert "default class" in facts
+    assert "silver" in facts
 
 
 def test_markdown_is_drawn_and_markup_of_the_model_is_text(chat: Page) -> None:

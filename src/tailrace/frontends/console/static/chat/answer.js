@@ -53,7 +53,7 @@ export function emptyAnswer() {
  * @returns {Answer}
  */
 export function withChunk(answer, chunk, atS) {
-  const next = { ...answer, className: chunk.service_tier ?? answer.className, usage: chunk.usage ?? answer.usage };
+  const next = { ...answer, usage: chunk.usage ?? answer.usage };
   for (const choice of chunk.choices) {
     next.finishReason = choice.finish_reason ?? next.finishReason;
     addDelta(next, choice.delta, atS);

@@ -102,7 +102,7 @@ function facts(answer) {
     rate !== null && ["Tokens a second after the first", `${digits(rate)} tok/s`],
     firstS !== null && ["Tokens of the answer", tokens(answer)],
     usage && ["Tokens of the prompt, and those that needed no computing, by level", promptTokens(usage)],
-    usage && ["Service class", className ?? "default class"],
+    className && ["Service class", className],
     ["How it ended", state === "done" ? (finishReason ?? "done") : state],
   ].filter(Boolean);
 }

@@ -30,7 +30,11 @@ async function stream(answer, signal, update, latest) {
   const body = JSON.stringify(answer.request);
   const headers = { "Content-Type": "application/json" };
   const response = await ask(PATH, { method: "POST", headers, body, signal });
-  update({ ...latest(), requestId: response.headers.get("x-request-id") });
+  update({
+    ...latest(),
+    requestId: response.headers.get("x-request-id"),
+    className: response.headers.get("x-service-class"),
+  });
   let isWhole = false;
   for await (const { data } of serverSentEvents(response.body)) {
     if (data === "[DONE]") isWhole = true;
