@@ -283,14 +283,18 @@ def test_an_api_process_that_dies_takes_its_own_requests_with_it_and_no_others(
 
 def test_no_counter_goes_back_when_a_process_dies(server: ServerProcess) -> None:
     names = ["tailrace_generation_tokens_total", "tailrace_http_requests_total", "tailrace_step_seconds_count"]
+    restarts = ["tailrace_engine_restarts_total", "tailrace_api_restarts_total"]
     stream(server, "greedy")
     before = {name: server.metric(name) for name in names}
+    num_restarts = [server.metric(name) for name in restarts]
     pids = {title: server.kill(title) for title in ("engine", "api 0", "api 1")}
     for title, pid in pids.items():
         server.wait_for_another(title, pid)
     server.wait_until("/ready", 200)
     after = {name: server.metric(name) for name in names}
     assert all(after[name] >= value > 0 for name, value in before.items()), (before, after)
+    assert [server.metric(name) for name in restarts] == [num_restarts[0] + 1, num_restarts[1] + 2]
+    assert server.metric("tailrace_engine_up") == 1
 
 
 def test_an_engine_that_dies_too_often_is_left_alone_and_everybody_is_told() -> None:

@@ -15,6 +15,7 @@ Words of 8 bytes in the order of the machine; who writes:
    10  was_ready           supervisor   1 once the engine and all API processes have been there
    11  is_warming          API process  the first one's: 1 while what is expected is computed ahead
    12  published_s         engine       monotonic; when it last published tokens
+   13  num_replaced        supervisor   API processes that died and have been started again
    16  worker generations  supervisor   one for each API process
        ready workers       API process  the generation of each that answers
        worker beats        API process  monotonic; when the event loop of each came round last
@@ -34,7 +35,7 @@ MAX_WORKERS = 64
 
 _GENERATION, _STATE, _RETRY_AT, _NUM_SUSPECTS = range(4)
 _READY, _BEAT, _ALLOWED, _NUM_REQUESTS, _SCALE, _NUM_RUNNING = range(4, 10)
-_WAS_READY, _IS_WARMING, _PUBLISHED = range(10, 13)
+_WAS_READY, _IS_WARMING, _PUBLISHED, _NUM_REPLACED = range(10, 14)
 _WORKERS = 16
 _READY_WORKERS = _WORKERS + MAX_WORKERS
 _WORKER_BEATS = _READY_WORKERS + MAX_WORKERS
@@ -72,7 +73,12 @@ class Board:
     @property
     def num_worker_restarts(self) -> int:
         """How often API processes have taken the place of others."""
-        return sum(max(self.worker_generation(index) - 1, 0) for index in range(MAX_WORKERS))
+        return self._words[_NUM_REPLACED]
+
+    def replace_worker(self, index: int) -> int:
+        """An API process has died, and another is about to be started in its place; the generation of that."""
+        self._words[_NUM_REPLACED] += 1
+        return self.begin_worker(index)
 
     @property
     def state(self) -> EngineState:

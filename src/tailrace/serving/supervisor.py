@@ -167,7 +167,7 @@ class Supervisor:
             return
         logger.error("%s ended (%s): it is started again", worker.title, _how(status))
         self._worker_due_s[index] = self._worker_restarts[index].died(self._clock())
-        self._board.begin_worker(index)  # the engine aborts what the dead one has asked for
+        self._board.replace_worker(index)  # the engine aborts what the dead one has asked for
         wake_all(self._channels)
 
     def _loader_ended(self, loader: Child, status: int) -> None:

@@ -29,7 +29,7 @@ _OPEN_METRICS_TYPE = f"{_OPEN_METRICS}; version=1.0.0; charset=utf-8"
 _TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
-_MAX_PREFIXES = 1 << 14
+_MAX_HEADS, _MAX_PREFIXES = 1 << 10, 1 << 14
 
 Pairs = tuple[tuple[str, str], ...]  # names of labels with their values
 
@@ -55,7 +55,8 @@ def exposition(shown: Iterable[Shown], accept: str) -> tuple[bytes, str]:
     is_open = _OPEN_METRICS in accept
     lines: list[str] = []
     for each in shown:
-        lines += _head(each, is_open=is_open)
+        metric = each.series.metric
+        lines.append(_head(each.name if is_open else each.sample_name, metric.kind, metric.help, is_open=is_open))
         lines += (
             _numbers(each)
             if isinstance(each.series, Number | LabelledNumber)
@@ -65,11 +66,10 @@ def exposition(shown: Iterable[Shown], accept: str) -> tuple[bytes, str]:
     return "\n".join(lines).encode(), _OPEN_METRICS_TYPE if is_open else _TEXT_TYPE
 
 
-def _head(shown: Shown, *, is_open: bool) -> tuple[str, str]:
-    metric = shown.series.metric
-    name = shown.name if is_open else shown.sample_name
-    escaped = metric.help.translate(_ESCAPES if is_open else _HELP_ESCAPES)
-    return f"# HELP {name} {escaped}", f"# TYPE {name} {metric.kind.value}"
+@lru_cache(_MAX_HEADS)
+def _head(name: str, kind: Kind, words: str, *, is_open: bool) -> str:
+    escaped = words.translate(_ESCAPES if is_open else _HELP_ESCAPES)
+    return f"# HELP {name} {escaped}\n# TYPE {name} {kind.value}"
 
 
 def _numbers(shown: Shown) -> list[str]:
@@ -83,6 +83,9 @@ def _histograms(shown: Shown, *, has_exemplars: bool) -> list[str]:
     lines: list[str] = []
     for labels, histogram in histograms_of(shown.series).items():
         pairs = shown.pairs(labels)
+        if not any(histogram.counts):
+            lines.append(_nothing_observed(shown.name, pairs, histogram.metric.buckets))
+            continue
         counts = list(accumulate(histogram.counts))
         prefixes = _bucket_prefixes(shown.name, pairs, histogram.metric.buckets)
         if has_exemplars and histogram.exemplars:
@@ -110,6 +113,13 @@ def _exemplar(exemplar: Exemplar) -> str:
 def _bucket_prefixes(name: str, pairs: Pairs, buckets: tuple[float, ...]) -> tuple[str, ...]:
     bounds = (*map(str, map(float, buckets)), "+Inf")
     return tuple(_line_start(f"{name}_bucket", (*pairs, ("le", bound))) for bound in bounds)
+
+
+@lru_cache(_MAX_PREFIXES)
+def _nothing_observed(name: str, pairs: Pairs, buckets: tuple[float, ...]) -> str:
+    """All lines of a histogram as it begins."""
+    others = (_line_start(f"{name}_count", pairs), _line_start(f"{name}_sum", pairs))
+    return "\n".join(f"{start}0.0" for start in (*_bucket_prefixes(name, pairs, buckets), *others))
 
 
 @lru_cache(_MAX_PREFIXES)

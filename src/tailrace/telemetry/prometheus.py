@@ -35,6 +35,7 @@ from tailrace.telemetry.series import (
     Series,
     add_exemplars,
     add_samples,
+    changed_samples_of,
     exemplars_of,
     over_classes,
     samples_of,
@@ -118,19 +119,22 @@ class Metrics:
 
     def snapshot(self) -> bytes:
         """All that is counted here, for `with_others` in another process. From any thread."""
+        return _encode(self._taken())
+
+    def _taken(self) -> "_Snapshot":
         self._refresh()
-        samples = [samples_of(series) for series in self._series]
+        samples = [changed_samples_of(series) for series in self._series]
         exemplars = {place: found for place, series in enumerate(self._series) if (found := exemplars_of(series))}
         experts, events, rules = dict(self.experts.counts()), self.events.latest(), self.rules.latest()
-        return _encode(_Snapshot(samples, exemplars, experts, events, rules))
+        return _Snapshot(samples, exemplars, experts, events, rules)
 
     def with_others(self, snapshots: Iterable[bytes]) -> "Metrics":
         """What is counted here and in other processes together, as of now."""
         model_name, version, classes = self._names
         whole = Metrics(model_name=model_name, version=version, classes=classes)
         whole._asked = ()
-        for data in (self.snapshot(), *snapshots):
-            whole._add(_decode(data))
+        for snapshot in (self._taken(), *map(_decode, snapshots)):
+            whole._add(snapshot)
         return whole
 
     def go_on_from(self, snapshot: bytes) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "Series",
     "add_exemplars",
     "add_samples",
+    "changed_samples_of",
     "exemplars_of",
     "histograms_of",
     "numbers_of",
@@ -185,16 +186,26 @@ def samples_of(series: Series) -> Samples:
             return [(labels, [*each.counts, each.sum]) for labels, each in histograms_of(series).items()]
 
 
+def changed_samples_of(series: Series) -> Samples:
+    """As `samples_of`, without the histograms that have observed nothing: of those a server has hundreds."""
+    if isinstance(series, Number | LabelledNumber):
+        return samples_of(series)
+    histograms = histograms_of(series).items()
+    return [(labels, [*each.counts, each.sum]) for labels, each in histograms if any(each.counts)]
+
+
 def add_samples(series: Series, samples: Samples) -> None:
     """Add the values that a series of another process has."""
-    for labels, values in samples:
-        match series:
-            case Number():
-                series.value += values[0]
-            case LabelledNumber():
-                series.add(values[0], *labels)
-            case Histogram() | LabelledHistogram():
-                _add_counts(histograms_of(series)[labels], values)
+    match series:
+        case Number():
+            series.value += sum(value for _, (value,) in samples)
+        case LabelledNumber():
+            for labels, (value,) in samples:
+                series.add(value, *labels)
+        case Histogram() | LabelledHistogram():
+            histograms = histograms_of(series)
+            for labels, values in samples:
+                _add_counts(histograms[labels], values)
 
 
 def _add_counts(histogram: Histogram, values: list[float]) -> None:

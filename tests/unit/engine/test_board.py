@@ -24,8 +24,11 @@ def test_who_takes_the_place_of_another_was_started_again() -> None:
     assert (board.num_engine_restarts, board.num_worker_restarts) == (0, 0)
     for generation in (1, 2, 3):
         board.begin(generation, 0.0, 1.0)
-    for index in (0, 1, 1, 0, 1):
+    for index in (0, 1):
         board.begin_worker(index)
+    for index in (1, 0, 1):
+        before = board.worker_generation(index)
+        assert board.replace_worker(index) == board.worker_generation(index) == before + 1
     assert (board.num_engine_restarts, board.num_worker_restarts) == (2, 3)
 
 
