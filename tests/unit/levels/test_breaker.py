@@ -10,6 +10,7 @@ from tailrace.kvcache.forget import Forget, Scope
 from tailrace.levels.api import LevelFailure, LevelStats, Outdated, StoredBlock, Unreachable
 from tailrace.levels.breaker import Breaker, BreakerConfig, BreakerState
 from tailrace.levels.delta_log import Deltas
+from tailrace.records import EventKind
 from tailrace.types import Level
 from tests.support.blocks import FINGERPRINT, word
 
@@ -384,3 +385,17 @@ def test_the_log_has_a_circuit_of_its_own(
         "the redis level is down, requests go on without it: the log is down",
         "the redis level works again",
     ]
+
+
+def test_an_operator_hears_when_a_level_goes_down_and_when_it_works_again() -> None:
+    clock, shaky, told = Clock(), Shaky(), list[EventKind]()
+    breaker = Breaker(shaky, EVERYTHING, CONFIG, clock, tell=lambda kind, _message: told.append(kind))
+    shaky.is_down = True
+    for _ in range(5):
+        with pytest.raises(LevelFailure):
+            breaker.contain([word("a")])
+    assert told == [EventKind.LEVEL_DOWN]
+    shaky.is_down = False
+    clock.now_s += 10.0
+    assert breaker.contain([word("a")]) == 1
+    assert told == [EventKind.LEVEL_DOWN, EventKind.LEVEL_UP]

@@ -12,9 +12,11 @@ from tailrace.kvcache.forget import Forget, Scope
 from tailrace.levels.api import LevelFailure
 from tailrace.levels.breaker import Breaker
 from tailrace.levels.config import LevelsConfig
+from tailrace.levels.health import Part
 from tailrace.levels.host import HostLevel
 from tailrace.levels.opening import auto_host_bytes, open_levels
 from tailrace.levels.segment import host_path
+from tailrace.records import EventKind
 from tailrace.types import Level
 
 BLOCK_BYTES = 1 << 12
@@ -39,6 +41,26 @@ def test_there_are_no_levels_unless_they_are_asked_for(tmp_path: Path) -> None:
 def test_levels_come_nearest_first(tmp_path: Path) -> None:
     config = LevelsConfig(8 << 20, tmp_path / "disk", 8 << 20, "redis://localhost:1/0")
     assert opened(config, tmp_path) == [Level.HOST, Level.DISK, Level.REDIS]
+
+
+def test_an_operator_hears_of_each_level_that_goes_down(tmp_path: Path) -> None:
+    config = LevelsConfig(8 << 20, tmp_path / "disk", 8 << 20, "redis://localhost:1/0", host_directory=tmp_path)
+    told: list[tuple[EventKind, str]] = []
+    levels = open_levels(
+        config,
+        EVERYTHING,
+        block_bytes=BLOCK_BYTES,
+        engine_bytes=ENGINE_BYTES,
+        tell=lambda kind, message: told.append((kind, message)),
+    )
+    for level in levels:
+        assert isinstance(level, Breaker)
+        level.health.down(Part.READING, "gone")
+        level.close()
+    assert told == [
+        (EventKind.LEVEL_DOWN, f"the {name} level is down, requests go on without it: gone")
+        for name in ("host", "disk", "redis")
+    ]
 
 
 def test_auto_takes_no_more_than_the_engine_itself(tmp_path: Path) -> None:
