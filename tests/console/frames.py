@@ -71,7 +71,7 @@ def _frame(number: int, now_s: float, load: float) -> Json:
             "compute_share": 0.12,
             "binds": "memory",
             "ops": [
-                {"name": "linear", "time_share": 0.71, "memory_share": 0.87, "compute_share": 0.13},
+                {"name": "linear", "time_share": 0.71, "memory_share": 1.07, "compute_share": 0.13},
                 {"name": "attention", "time_share": 0.21, "memory_share": 0.44, "compute_share": 0.09},
                 {"name": "norm", "time_share": 0.03, "memory_share": 0.2, "compute_share": 0.01},
             ],

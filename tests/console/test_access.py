@@ -130,6 +130,26 @@ def test_the_live_view_fits_a_phone(phone: Page) -> None:
     assert _width(phone) <= PHONE_PX
 
 
+def _nameless(page: Page) -> list[str]:
+    """What can be reached and has no name that a screen reader could say."""
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll("button, a, input, select, textarea, [role], [tabindex='0']")]
+            .filter((each) => !each.ariaLabel && !each.textContent.trim() && !each.labels?.length && !each.title)
+            .map((each) => each.outerHTML.slice(0, 80))"""
+    )
+    return found
+
+
+def test_whatever_can_be_reached_has_a_name(page: Page, scripted: ScriptedServer) -> None:
+    page.goto(scripted.url)
+    ask(page, "call")
+    page.get_by_role("button", name="Settings").click()
+    assert _nameless(page) == []
+    page.goto(f"{scripted.url}/#live/{REQUEST_ID}")
+    expect(page.get_by_role("dialog")).to_contain_text("Its cache")
+    assert _nameless(page) == []
+
+
 def _contrasts(page: Page) -> dict[str, float]:
     """Of each colour of text with the sheet it stands on, as WCAG counts it."""
     found: dict[str, float] = page.evaluate(

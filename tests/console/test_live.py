@@ -119,6 +119,7 @@ def test_the_engine_and_the_ceilings_are_shown(live: Page) -> None:
     expect(_panel(live, "Engine").locator(".legend", has_text="compute")).to_contain_text("68%")
     expect(_panel(live, "Engine").get_by_text("× 1.30")).to_be_visible()
     expect(_panel(live, "Roofline")).to_contain_text("the memory's bandwidth: 81%")
+    expect(_panel(live, "Roofline")).to_contain_text("More than 100%")  # linear, and why that may be
     expect(_row(live, "Roofline", "attention")).to_contain_text("44%")
 
 

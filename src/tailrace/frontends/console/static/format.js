@@ -34,6 +34,7 @@ export function duration(value) {
 /** 0.934 -> "93%" */
 export function percent(value) {
   if (!isKnown(value)) return DASH;
+  if (value > 0 && value < 0.0005) return "<0.1%";
   return value > 0 && value < 0.1 ? `${(value * 100).toFixed(1)}%` : `${Math.round(value * 100)}%`;
 }
 

@@ -17,12 +17,20 @@ export function Roofline({ roofline }) {
 function Table({ roofline }) {
   const all = { name: "all", time_share: 1, ...roofline };
   return html`<p class="quiet">${verdict(roofline)}</p>
-    <div class="scroll" tabindex="0" role="group" aria-label="Table of stages">
+    ${roofline.ops.some(isAbove) && html`<p class="quiet">${ABOVE}</p>`}
+    <div class="scroll tall" tabindex="0" role="group" aria-label="Table of stages">
       <table>
         <thead><tr><th scope="col">Stage</th><th>Time</th><th>Bandwidth</th><th>Arithmetic</th></tr></thead>
         <tbody>${[all, ...roofline.ops].map((op) => html`<${Row} key=${op.name} op=${op} />`)}</tbody>
       </table>
     </div>`;
+}
+
+const ABOVE =
+  "More than 100%: the ceilings were measured while the machine was busier, or what was read lay in the processor's cache.";
+
+function isAbove({ memory_share, compute_share }) {
+  return memory_share > 1 || compute_share > 1;
 }
 
 function verdict({ binds, memory_share, compute_share }) {
