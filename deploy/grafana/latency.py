@@ -147,7 +147,6 @@ _WAY = Row(
                 " / scalar(sum(rate(tailrace_first_tokens_total{HERE}[$__rate_interval])))",
                 "{{part}}",
             ),
-            width=12,
         ),
         stack(
             "Where later tokens go through",
@@ -159,7 +158,14 @@ _WAY = Row(
                 " / sum by (part) (rate(tailrace_token_path_pieces_total{HERE}[$__rate_interval]))",
                 "{{part}}",
             ),
-            width=12,
+        ),
+        lines(
+            "Rings",
+            "How full they are between API processes and the engine. From 75% on, nothing more is computed for one "
+            "that lags.",
+            "percentunit",
+            Query("max by (instance, ring) (tailrace_ring_used_ratio{HERE})", "{{instance}} {{ring}}"),
+            most=1,
         ),
     ),
 )

@@ -126,10 +126,12 @@ _EVENTS = Row(
             {0: ("quiet", "transparent"), 1: ("acts", "orange")},
         ),
         lines(
-            "Processes started",
-            "In the last half hour, by process, not counting the first start.",
+            "Processes started again",
+            "In the last half hour, since they had died or hung; and requests that went on in the next engine.",
             "short",
-            Query("changes(tailrace_process_start_time_seconds{HERE}[30m])", "{{instance}} {{process}}"),
+            Query("increase(tailrace_engine_restarts_total{HERE}[30m])", "{{instance}} engine"),
+            Query("increase(tailrace_api_restarts_total{HERE}[30m])", "{{instance}} API"),
+            Query("increase(tailrace_requests_resumed_total{HERE}[30m])", "{{instance}} requests that went on"),
         ),
     ),
 )

@@ -1,7 +1,7 @@
 """Profiles of processes that run. py-spy looks at them from outside, so that they need to do nothing for it.
 
-Whoever is looked at stands still while its stack is read, a few milliseconds in a hundred; py-spy is never given a
-lower priority, since then it would stand still for longer.
+Whoever is looked at stands still while its stack is read; py-spy is never given a lower priority, since then it would
+stand still for longer.
 """
 
 import asyncio

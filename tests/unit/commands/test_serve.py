@@ -129,6 +129,14 @@ def test_traces_go_where_it_is_said_as_many_as_the_variables_say(
     assert len(served) == 1
 
 
+def test_profiles_go_where_it_is_said(served: list[ServeConfig], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--pyroscope", "http://profiles:4040"]) == 0
+    assert served[0].pyroscope == "http://profiles:4040"
+    assert main(["serve", "--pyroscope", "profiles"]) == 1
+    assert "--pyroscope takes an address" in capsys.readouterr().err
+    assert len(served) == 1
+
+
 def test_keys_and_values_are_kept_as_the_map_says(served: list[ServeConfig]) -> None:
     assert main(["serve", "--quantize", "int4,attention=float,kv=int8", "--lazy-experts", "2GiB"]) == 0
     assert served[0].engine.lazy_experts == 2 << 30
