@@ -7,8 +7,9 @@ DEV := $(VENV)/.dev-installed
 ORACLE := .venv-oracle/.installed
 ARGS =
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
-# They kill processes, or wait for servers: beside other tests a busy machine could make them fail.
-ALONE := tests/engine tests/server
+# They kill processes, or wait for servers: beside tests that compile and compute, a busy machine could make them fail.
+# They wait as much as they compute, so two files at a time take less long.
+SERVERS := tests/engine tests/server
 
 # A venv holds absolute paths: once the checkout has moved, or its Python is gone, it is made anew.
 ifneq ($(shell cat $(CORE) 2>/dev/null)-$(wildcard $(BIN)/python),$(CURDIR)-$(BIN)/python)
@@ -53,7 +54,7 @@ $(DEV): $(CORE)
 serve: $(CORE)
 	@exec $(BIN)/tailrace serve $(ARGS)
 
-# Without ARGS in two parts, the first in two processes. Both run, and either can make it fail.
+# Without ARGS in two parts, each in two processes. Both run, and either can make it fail.
 test: $(DEV)
 	@$(BIN)/python -m tailrace.weights.default_model
 	@command -v chromium >/dev/null || \
@@ -62,8 +63,8 @@ ifneq ($(ARGS),)
 	@$(BIN)/python -m pytest $(ARGS)
 else
 	@failed=0; \
-	    $(BIN)/python -m pytest -n 2 --dist loadfile $(ALONE:%=--ignore=%) || failed=1; \
-	    $(BIN)/python -m pytest $(ALONE) || failed=1; \
+	    $(BIN)/python -m pytest -n 2 --dist loadfile $(SERVERS:%=--ignore=%) || failed=1; \
+	    $(BIN)/python -m pytest -n 2 --dist loadfile $(SERVERS) || failed=1; \
 	    exit $$failed
 endif
 

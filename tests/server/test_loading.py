@@ -103,7 +103,7 @@ def test_who_wants_no_files_has_none(expected: str, cache: Path) -> None:
 
 
 def test_a_tensor_that_turns_out_to_be_damaged_ends_the_server_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TEST_PIECE_S", "0.02")
+    monkeypatch.setenv("TEST_PIECE_S", "0.06")  # long enough for the server to be asked before that is read
     monkeypatch.setenv("TEST_DAMAGED", "layers.2.o")
     with serving(*OPTIONS, program=PROGRAM) as server:
         with pytest.raises((urllib.error.HTTPError, ConnectionError)):
