@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -70,6 +71,7 @@ def this_machine(instruction_set: str) -> Machine:
     return Machine(_cpu_name(), instruction_set, len(os.sched_getaffinity(0)))
 
 
+@cache  # the console asks every second, and of many processors the file is long
 def _cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()

@@ -62,11 +62,43 @@ async def test_what_keeps_a_frame_from_being_made_is_told() -> None:
             await anext(reader)
 
 
+async def test_after_a_failure_it_is_tried_again_for_who_comes_though_somebody_has_not_heard_of_it_yet() -> None:
+    frames = Frames()
+
+    async def make() -> bytes:
+        frame = await frames.make()
+        if frame == b"2":
+            raise ValueError("no")
+        return frame
+
+    feed = LiveFeed(make, every_s=0.0)
+    async with aclosing(feed.frames()) as quick, aclosing(feed.frames()) as slow:
+        assert [await anext(quick), await anext(slow)] == [b"1", b"1"]
+        with pytest.raises(ValueError, match="no"):
+            await anext(quick)
+        async with aclosing(feed.frames()) as late, asyncio.timeout(5):
+            assert await anext(late) == b"3"
+
+
+async def test_who_comes_as_the_last_one_goes_is_not_sent_away() -> None:
+    frames = Frames()
+
+    async def make() -> bytes:
+        await asyncio.sleep(0.001)
+        return await frames.make()
+
+    feed = LiveFeed(make)
+    first, second = feed.frames(), feed.frames()
+    assert await anext(first) == b"1"
+    await first.aclose()  # before anything else runs, the next one is there
+    async with aclosing(second), asyncio.timeout(5):
+        assert await anext(second) == b"2"
+
+
 async def test_there_is_a_bound_on_who_looks() -> None:
-    feed = LiveFeed(Frames().make)
+    feed = LiveFeed(Frames().make)  # who comes later has the latest at once, and waits for no other
     readers = [feed.frames() for _ in range(33)]
-    for reader in readers[:32]:
-        await anext(reader)
+    assert [await anext(reader) for reader in readers[:32]] == [b"1"] * 32
     with pytest.raises(Overloaded, match="32 consoles"):
         await anext(readers[32])
     for reader in readers:
