@@ -5,16 +5,13 @@ Two such readings, one after the other, are what `attribution` makes its figures
 
 import hashlib
 import os
-import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tailrace.telemetry import life_catalog, op_catalog, process_catalog, step_catalog
 from tailrace.telemetry.engine_time_catalog import ENGINE_SECONDS
-from tailrace.telemetry.metric import Metric
-from tailrace.telemetry.prometheus import Metrics
+from tailrace.telemetry.readings import Reading
 from tailrace.telemetry.request_catalog import REQUESTS_FINISHED
 from tailrace.telemetry.roofline import Ceilings
 
@@ -81,67 +78,44 @@ class AttributionReading(msgspec.Struct, kw_only=True):
     process_seconds: dict[str, float]  # of processor time, by process
 
 
-def read_attribution(metrics: Metrics, served: ServedOn) -> AttributionReading:
+def read_attribution(sums: Reading, served: ServedOn) -> AttributionReading:
     """What the metrics of all processes say."""
-    sums = _Sums(metrics)
     pid = sums.by_label(process_catalog.PROCESS_ID).get("engine")
     return AttributionReading(
-        at_s=time.monotonic(),
+        at_s=sums.at_s,
         served=served,
         engine_pid=None if pid is None else int(pid),
         engine_seconds=sums.by_label(ENGINE_SECONDS),
-        num_steps=sums.count(step_catalog.STEP_SECONDS),
-        num_output_tokens=sums.total(step_catalog.GENERATION_TOKENS),
+        num_steps=sums.num_observed(step_catalog.STEP_SECONDS),
+        num_output_tokens=sums.value(step_catalog.GENERATION_TOKENS) or 0.0,
         num_prompt_tokens=sums.by_label(step_catalog.COMPUTED_TOKENS).get("prompt", 0.0),
-        num_requests=sums.total(REQUESTS_FINISHED),
+        num_requests=sums.value(REQUESTS_FINISHED) or 0.0,
         timed=_timed(sums),
-        num_first_tokens=sums.total(life_catalog.FIRST_TOKENS),
+        num_first_tokens=sums.value(life_catalog.FIRST_TOKENS) or 0.0,
         first_token_seconds=sums.by_label(life_catalog.FIRST_TOKEN_PART_SECONDS),
         token_path=_token_path(sums),
         process_seconds=sums.by_label(process_catalog.PROCESS_CPU_SECONDS),
     )
 
 
-def _timed(sums: "_Sums") -> dict[str, TimedSteps]:
+def _timed(sums: Reading) -> dict[str, TimedSteps]:
     """By kind of step."""
     seconds = sums.by_label(op_catalog.TIMED_STEP_SECONDS)
     timed = {
         kind: TimedSteps(count, seconds.get(kind, 0.0)) for kind, count in sums.by_label(op_catalog.TIMED_STEPS).items()
     }
     for field, metric in _OP_SUMS.items():
-        for (op, kind), amount in sums.labelled(metric).items():
+        for (op, kind), amount in sums.numbers(metric).items():
             setattr(timed.setdefault(kind, TimedSteps()).ops.setdefault(op, OpSums()), field, amount)
     return timed
 
 
-def _token_path(sums: "_Sums") -> dict[str, PathSums]:
+def _token_path(sums: Reading) -> dict[str, PathSums]:
     pieces, tokens = sums.by_label(life_catalog.TOKEN_PATH_PIECES), sums.by_label(life_catalog.TOKEN_PATH_TOKENS)
     return {
         part: PathSums(seconds, pieces.get(part, 0.0), tokens.get(part, 0.0))
         for part, seconds in sums.by_label(life_catalog.TOKEN_PATH_SECONDS).items()
     }
-
-
-class _Sums:
-    """Values of series by name. One that is not there is empty."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._values = {metric.name: dict(samples) for metric, samples in metrics.samples()}
-
-    def labelled(self, metric: Metric) -> Mapping[tuple[str, ...], float]:
-        return {labels: values[0] for labels, values in self._values.get(metric.name, {}).items()}
-
-    def by_label(self, metric: Metric) -> dict[str, float]:
-        """Of a series with one label."""
-        return {label: value for (label,), value in self.labelled(metric).items()}
-
-    def total(self, metric: Metric) -> float:
-        return sum(self.labelled(metric).values())
-
-    def count(self, metric: Metric) -> float:
-        """How many observations a histogram has."""
-        histograms: Sequence[Sequence[float]] = list(self._values.get(metric.name, {}).values())
-        return sum(sum(values[:-1]) for values in histograms)
 
 
 def host_name() -> str:

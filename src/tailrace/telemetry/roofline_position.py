@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tailrace.telemetry.attribution import Attribution, Roof, attribute
 from tailrace.telemetry.attribution_reading import AttributionReading, ServedOn, read_attribution
 from tailrace.telemetry.feed.frame import OpLine, RooflineLine
-from tailrace.telemetry.prometheus import Metrics
+from tailrace.telemetry.readings import Reading
 
 __all__ = ["RooflinePosition"]
 
@@ -20,9 +20,9 @@ class RooflinePosition:
         self._served = served
         self._readings: deque[AttributionReading] = deque()
 
-    def line(self, metrics: Metrics) -> RooflineLine | None:
-        """As of now; None before there are two readings, or where nothing is known of the machine, or of any step."""
-        reading = read_attribution(metrics, self._served())
+    def line(self, sums: Reading) -> RooflineLine | None:
+        """As of these; None before there are two readings, or where nothing is known of the machine, or of any step."""
+        reading = read_attribution(sums, self._served())
         if self._readings and self._readings[-1].engine_pid != reading.engine_pid:
             self._readings.clear()
         self._readings.append(reading)

@@ -7,6 +7,7 @@ import msgspec
 from tailrace.records import StepProfile
 from tailrace.telemetry.attribution_reading import AttributionReading, OpSums, host_name, read_attribution
 from tailrace.telemetry.prometheus import Metrics
+from tailrace.telemetry.readings import Reading
 from tailrace.types import OpTime
 from tests.support.attributed import SERVED, at_first
 
@@ -15,9 +16,10 @@ def test_sums_are_those_of_all_processes() -> None:
     engine = Metrics(model_name="m", version="0", process="engine")
     engine.engine_time.watch(lambda: {"idle": 3.0, "compute": 2.0})
     whole = Metrics(model_name="m", version="0", process="api 0").with_others([engine.snapshot()])
-    reading = read_attribution(whole, SERVED)
+    reading = read_attribution(Reading(1.0, whole.samples()), SERVED)
 
     assert reading.served == SERVED
+    assert reading.at_s == 1.0
     assert reading.engine_pid == os.getpid()
     assert reading.engine_seconds == {
         "idle": 3.0,
@@ -37,7 +39,7 @@ def test_timed_steps_and_the_ways_of_tokens_are_told_apart() -> None:
     metrics.record(StepProfile(0, 1.0, ops))
     metrics.record(StepProfile(64, 2.0, ops, has_prompts=True))
     metrics.record(StepProfile(128, 2.0, ops, has_prompts=True))
-    reading = read_attribution(metrics, SERVED)
+    reading = read_attribution(Reading(1.0, metrics.samples()), SERVED)
 
     assert (reading.timed["decode"].num_steps, reading.timed["decode"].seconds) == (1.0, 1.0)
     assert (reading.timed["prompt"].num_steps, reading.timed["prompt"].seconds) == (2.0, 4.0)
@@ -49,7 +51,8 @@ def test_timed_steps_and_the_ways_of_tokens_are_told_apart() -> None:
 
 
 def test_a_server_without_an_engine_has_no_number_of_it() -> None:
-    assert read_attribution(Metrics(model_name="m", version="0", process="api 0"), SERVED).engine_pid is None
+    alone = Metrics(model_name="m", version="0", process="api 0")
+    assert read_attribution(Reading(1.0, alone.samples()), SERVED).engine_pid is None
 
 
 def test_it_comes_through_json_as_it_was() -> None:

@@ -1,5 +1,6 @@
 """The endpoint of operators for attribution: where the server's time went, as sums of which two make figures."""
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -8,6 +9,7 @@ from tailrace.frontends.admin_key import AdminKey
 from tailrace.frontends.http.exchange import Exchange
 from tailrace.frontends.http.status import WholeServer
 from tailrace.telemetry.attribution_reading import ServedOn, read_attribution
+from tailrace.telemetry.readings import Reading
 
 __all__ = ["AttributionEndpoint"]
 
@@ -23,5 +25,6 @@ class AttributionEndpoint:
     async def __call__(self, exchange: Exchange) -> None:
         if self._key is not None:
             self._key.check(exchange)
-        reading = read_attribution(await self._server.gather(), self._served())
+        whole = await self._server.gather()
+        reading = read_attribution(Reading(time.monotonic(), whole.samples()), self._served())
         await exchange.respond_json(msgspec.json.encode(reading))

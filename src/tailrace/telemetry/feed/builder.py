@@ -32,10 +32,10 @@ from tailrace.telemetry.feed.frame import (
 )
 from tailrace.telemetry.feed.heat import CELL_S, HeatCell
 from tailrace.telemetry.feed.process import ProcessView
-from tailrace.telemetry.feed.readings import Reading, Readings, Window
 from tailrace.telemetry.feed.requests import request_lines
 from tailrace.telemetry.feed.steps import StepLine
 from tailrace.telemetry.metric import Metric
+from tailrace.telemetry.readings import Reading, Readings, Window
 from tailrace.types import Level, LevelMode
 
 __all__ = ["FrameBuilder", "ServerFacts"]
@@ -122,14 +122,8 @@ def _rates(window: Window) -> RatesLine:
         prompt_tokens_per_s=window.rate(step_catalog.COMPUTED_TOKENS, part="prompt"),
         requests_per_s=window.rate(request_catalog.REQUESTS_FINISHED),
         refused_per_s=window.rate(class_catalog.REFUSED),
-        steps_per_s=_count_rate(window),
+        steps_per_s=window.observed_rate(step_catalog.STEP_SECONDS),
     )
-
-
-def _count_rate(window: Window) -> float:
-    (before,), (now,) = (each.values(step_catalog.STEP_SECONDS).values() for each in (window.first, window.last))
-    num_steps = max(sum(now[:-1]) - sum(before[:-1]), 0.0)
-    return num_steps / window.seconds if window.seconds > 0.0 else 0.0
 
 
 def _class_line(each: ServiceClass, window: Window) -> ClassLine:

@@ -18,9 +18,9 @@ from tailrace.records import (
 )
 from tailrace.telemetry.feed.builder import FrameBuilder, ServerFacts
 from tailrace.telemetry.feed.process import decode_view
-from tailrace.telemetry.feed.readings import Reading
 from tailrace.telemetry.lives import RequestLife
 from tailrace.telemetry.prometheus import Metrics
+from tailrace.telemetry.readings import Reading
 from tailrace.types import Beginning, FinishReason, Level, PrefixReport
 from tests.support.beginnings import beginning_of
 

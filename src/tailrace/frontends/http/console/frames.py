@@ -7,7 +7,7 @@ import msgspec
 
 from tailrace.frontends.http.status import WholeServer
 from tailrace.telemetry.feed.builder import FrameBuilder
-from tailrace.telemetry.feed.readings import Reading
+from tailrace.telemetry.readings import Reading
 from tailrace.telemetry.roofline_position import RooflinePosition
 
 __all__ = ["FrameMaker"]
@@ -34,7 +34,7 @@ class FrameMaker:
         """The next one, as JSON."""
         metrics, views = await self._server.gather(), await self._server.views()
         reading = Reading(time.monotonic(), metrics.samples())
-        roofline = None if self._position is None else self._position.line(metrics)
+        roofline = None if self._position is None else self._position.line(reading)
         events = metrics.events.latest()
         frame = self._builder.build(reading, events, views, is_ready=self._is_ready(), roofline=roofline)
         return _encode(frame)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tailrace.telemetry.feed.readings import Reading, Readings, Window
 from tailrace.telemetry.metric import Kind, Metric
+from tailrace.telemetry.readings import Reading, Readings, Window
 from tailrace.telemetry.series import Samples
 
 DONE = Metric("done", Kind.COUNTER, "requests", "", labels=("class", "reason"))
@@ -72,6 +72,15 @@ def test_a_window_does_not_reach_back_behind_a_pause() -> None:
     readings.add(reading(0.0, all=[((), [0.0])]))
     readings.add(reading(500.0, all=[((), [9.0])]))
     assert readings.over(5.0).rate(ALL) == 0.0
+
+
+def test_observations_are_counted_over_all_label_sets() -> None:
+    before: Samples = [(("gold",), [1.0, 2.0, 0.0, 0.0, 9.5])]
+    after: Samples = [(("gold",), [2.0, 2.0, 1.0, 0.0, 14.0]), (("bronze",), [0.0, 0.0, 0.0, 6.0, 60.0])]
+    seen = window(before, after, "took")
+    assert (seen.first.num_observed(TOOK), seen.last.num_observed(TOOK)) == (3.0, 11.0)
+    assert seen.observed_rate(TOOK) == 8.0 / 4.0
+    assert seen.last.num_observed(DONE) == 0.0
 
 
 def test_the_value_of_a_gauge_that_is_not_there_is_not_known() -> None:

@@ -20,10 +20,22 @@ class Reading:
         """By label set: a number, or the counts of a histogram and their sum."""
         return self._values.get(metric.name, {})
 
+    def numbers(self, metric: Metric) -> Mapping[tuple[str, ...], float]:
+        """By label set, of what is no histogram."""
+        return {place: values[0] for place, values in self.values(metric).items()}
+
+    def by_label(self, metric: Metric) -> dict[str, float]:
+        """Of what is no histogram and has one label."""
+        return {label: number for (label,), number in self.numbers(metric).items()}
+
     def value(self, metric: Metric, **labels: str) -> float | None:
         """The sum over all label sets with these labels; None where there is none."""
-        found = [values[0] for place, values in self.values(metric).items() if _has(metric, place, labels)]
+        found = [number for place, number in self.numbers(metric).items() if _has(metric, place, labels)]
         return sum(found) if found else None
+
+    def num_observed(self, metric: Metric) -> float:
+        """By a histogram, over all its label sets."""
+        return sum(sum(values[:-1]) for values in self.values(metric).values())
 
 
 class Readings:
@@ -46,7 +58,7 @@ class Readings:
 
 
 class Window:
-    """What series gained from one reading to a later one. What a process began anew counts from zero."""
+    """What series gained between two readings. What is new counts from zero, what went back gained nothing."""
 
     def __init__(self, first: Reading, last: Reading) -> None:
         self.first = first
@@ -64,6 +76,11 @@ class Window:
     def rate(self, metric: Metric, **labels: str) -> float:
         """The same for each second; 0 before there are two readings."""
         return self.gained(metric, **labels) / self.seconds if self.seconds > 0.0 else 0.0
+
+    def observed_rate(self, metric: Metric) -> float:
+        """Observations of a histogram each second; 0 before there are two readings."""
+        num_new = max(self.last.num_observed(metric) - self.first.num_observed(metric), 0.0)
+        return num_new / self.seconds if self.seconds > 0.0 else 0.0
 
     def share(self, part: Metric, whole: Metric, **labels: str) -> float | None:
         """Of what the whole gained, the part; None when that is nothing. The labels are the part's."""
