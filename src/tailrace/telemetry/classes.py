@@ -114,7 +114,7 @@ def _left_early(request: RequestRecord) -> bool:
 
 
 class ControlMetrics:
-    """Written by the engine's thread."""
+    """Written by the engine's thread. All zeros in processes without an engine: those of a server are added up."""
 
     def __init__(self, classes: ServiceClasses) -> None:
         self._classes = classes
@@ -123,7 +123,6 @@ class ControlMetrics:
         self._running_limit = Number(class_catalog.RUNNING_LIMIT)
         self._pace = Number(class_catalog.PACE)
         self._error = Histogram(class_catalog.STEP_PREDICTION_ERROR)
-        self._scale.value = self._pace.value = 1
         self._predicted = LabelledNumber(step_catalog.STEP_PREDICTION_SECONDS, [("predicted",), ("real",)])
         self.series: tuple[Series, ...] = (
             self._scale,
@@ -137,6 +136,7 @@ class ControlMetrics:
     def begin(self, target_scale: float, max_running: int) -> None:
         """What holds before the first step. Before the engine's thread writes."""
         self._set_scale(target_scale)
+        self._pace.value = 1
         self._running_limit.value = max_running
 
     def record(self, step: StepRecord) -> None:

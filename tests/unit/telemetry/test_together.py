@@ -46,6 +46,25 @@ def test_counters_add_up_and_gauges_are_those_of_who_has_them() -> None:
     assert whole.experts.counts() == {1: [5, 7]}
 
 
+def test_what_controls_the_engine_is_what_the_engine_says_however_many_others_there_are() -> None:
+    engine, first, second = metrics("engine"), metrics("api 0"), metrics("api 1")
+    engine.engine.control.begin(target_scale=2.5, max_running=8)
+    text, _ = first.with_others([engine.snapshot(), second.snapshot()]).render("")
+    assert values(text, "tailrace_target_scale_ratio") == {"": 2.5}
+    assert values(text, "tailrace_step_pace_ratio") == {"": 1.0}
+    assert values(text, "tailrace_requests_running_limit") == {"": 8.0}
+
+
+def test_processes_that_have_counted_nothing_show_what_one_of_them_shows() -> None:
+    alone, together = metrics("api 0"), metrics("api 0").with_others([metrics("api 0").snapshot()])
+    own = ("tailrace_process_", "process_", "#")
+    shown = [
+        [line for line in each.render("")[0].decode().splitlines() if not line.startswith(own)]
+        for each in (alone, together)
+    ]
+    assert shown[0] == shown[1]
+
+
 def test_a_level_that_works_is_a_number_to_other_processes_too() -> None:
     engine = metrics("engine")
     engine.levels.watch(lambda: [LevelReport(Level.HOST, True, *range(11))])
