@@ -53,6 +53,7 @@ class Exchange:
         "error_shape",
         "failure_frames",
         "headers",
+        "is_bodiless",
         "is_complete",
         "more_headers",
         "path_params",
@@ -69,6 +70,7 @@ class Exchange:
         self.arrived_s = time.monotonic()
         self._header_pairs: list[tuple[bytes, bytes]] = scope["headers"]
         self.headers = dict(self._header_pairs)
+        self.is_bodiless = scope["method"] == "HEAD"  # the head of the answer is all that is sent
         self.unique_id = secrets.token_hex(16)
         self.request_id = given_request_id(self.headers) or self.unique_id
         self.path_params: Mapping[str, str] = {}  # the router knows them

@@ -44,6 +44,10 @@ class Console:
 
     async def feed(self, exchange: Exchange) -> None:
         """An event stream of frames, until the client goes or the server ends."""
+        if exchange.is_bodiless:
+            await exchange.start_stream()
+            await exchange.end_stream()  # the connection is free for what comes next
+            return
         async with aclosing(self._feed.frames()) as frames:
             first = await anext(frames, None)  # what refuses it has a status yet
             await exchange.unless_gone(self._send(exchange, first, frames))

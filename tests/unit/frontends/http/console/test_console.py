@@ -96,6 +96,12 @@ async def test_the_feed_ends_with_the_server(metrics: Metrics) -> None:
     assert (await conversation.end()).is_complete
 
 
+async def test_the_head_of_the_feed_is_an_answer_that_ends(app: ASGIApp) -> None:
+    answer = await asyncio.wait_for(ask(app, "/console/feed", method="HEAD"), 5)
+    assert (answer.status, answer.body) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+
+
 async def test_one_request_is_told_in_parts(app: ASGIApp, metrics: Metrics) -> None:
     life = RequestLife(
         request_id="a/b",
