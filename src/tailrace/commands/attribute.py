@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
-from cyclopts.types import PositiveFloat
+from cyclopts.validators import Number
 
 from tailrace.bench.exchange import Address, HttpError, WireError
 from tailrace.bench.server import Server
@@ -34,6 +34,7 @@ __all__ = ["attribute"]
 
 _PATH = "/debug/attribution"
 _TIMEOUT_S = 30.0
+_LONGEST_S = 86400.0
 _AT_REST = 0.99  # of the window: the machine may be measured, nobody is disturbed
 
 attribute = App(
@@ -49,7 +50,7 @@ attribute = App(
 def run(
     *,
     url: str = "http://127.0.0.1:8000",
-    seconds: PositiveFloat = 10.0,
+    seconds: Annotated[float, Parameter(validator=Number(gt=0, lte=_LONGEST_S))] = 10.0,
     admin_key_file: Annotated[Path | None, Parameter(name=["--admin-key-file", "--key-file"])] = None,
     counters: Annotated[bool, Parameter(negative="--no-counters")] = True,
     plot: PlotFile | None = None,

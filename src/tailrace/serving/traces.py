@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from urllib.parse import urlsplit
 
 from tailrace.config import OtlpConfig
 from tailrace.errors import SetupError
+from tailrace.http_url import split_http_url
 from tailrace.telemetry.prometheus import Metrics
 from tailrace.version import __version__
 
@@ -17,8 +17,7 @@ _WANTED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 def check_otlp(config: OtlpConfig) -> None:
     """Before anything slow begins, and without loading anything. Raises SetupError."""
-    parts = urlsplit(config.url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if split_http_url(config.url) is None:
         raise SetupError(f"--otlp {config.url!r} is no address of a collector: write http://localhost:4318")
     if not all(map(_is_there, _WANTED)):
         raise SetupError("--otlp needs OpenTelemetry: pip install 'tailrace[otel]'")

@@ -2,9 +2,9 @@
 second. Functions of Python alone: it looks while they run, and holds nobody up."""
 
 from importlib.util import find_spec
-from urllib.parse import urlsplit
 
 from tailrace.errors import SetupError
+from tailrace.http_url import split_http_url
 
 __all__ = ["check_pyroscope", "push_profiles"]
 
@@ -14,8 +14,7 @@ _SAMPLES_PER_S = 100
 
 def check_pyroscope(url: str) -> None:
     """Raises SetupError when profiles could not be pushed there from here."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if split_http_url(url) is None:
         raise SetupError(f"--pyroscope takes an address such as http://127.0.0.1:4040, not {url[:200]!r}")
     if find_spec("pyroscope") is None:
         raise SetupError("--pyroscope needs its client: pip install 'tailrace[pyroscope]'")

@@ -195,6 +195,12 @@ def test_where_nobody_listens_is_one_line(url: str, capsys: pytest.CaptureFixtur
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e30"])
+def test_a_window_that_cannot_be_is_refused_by_its_name(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attribute", "--url", "http://127.0.0.1:9", "--seconds", seconds]) == 2
+    assert "for --seconds. Must be " in capsys.readouterr().err
+
+
 async def test_an_engine_that_was_started_anew_is_no_window(capsys: pytest.CaptureFixture[str]) -> None:
     last = ten_seconds_later()
     last.engine_pid = 4343

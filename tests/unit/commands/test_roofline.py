@@ -66,6 +66,15 @@ def test_it_is_measured_once_and_shown_again(machine: KeptRoofline, capsys: pyte
     assert machine.find() is not None
 
 
+def test_what_cannot_be_kept_is_shown_all_the_same(machine: KeptRoofline, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.directory.write_text("no directory")
+    assert main(["roofline"]) == 0
+    shown = capsys.readouterr()
+    assert "2 Top/s" in shown.out
+    assert "cannot be kept" in shown.err
+    assert shown.err.count("\n") == 1
+
+
 def test_fresh_measures_again_and_threads_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["roofline", "--threads", "1", "--json"]) == 0
     assert [each["num_threads"] for each in json.loads(capsys.readouterr().out)["threads"]] == [1]

@@ -43,7 +43,9 @@ def test_who_wants_no_traces_loads_nothing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-@pytest.mark.parametrize("url", ["localhost:4318", "grpc://localhost:4317", "http://", "", "http:///v1/traces"])
+@pytest.mark.parametrize(
+    "url", ["localhost:4318", "grpc://localhost:4317", "http://", "", "http:///v1/traces", "http://[::1"]
+)
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(SetupError, match="is no address of a collector: write http://localhost:4318"):
         check_otlp(OtlpConfig(url))

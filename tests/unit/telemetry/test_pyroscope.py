@@ -72,7 +72,7 @@ def test_each_process_tells_under_its_name_what_it_does(receiver: Receiver, monk
     assert [word for word in told if word not in receiver.pushed] == []
 
 
-@pytest.mark.parametrize("url", ["", "localhost:4040", "ftp://localhost", "http://", "/tmp/pyroscope"])
+@pytest.mark.parametrize("url", ["", "localhost:4040", "ftp://localhost", "http://", "/tmp/pyroscope", "http://[::1"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(SetupError, match=r"--pyroscope takes an address such as http://"):
         check_pyroscope(url)

@@ -5,9 +5,9 @@ Keys are sent in headers, never as cookies: no answer allows credentials.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from tailrace.errors import SetupError
+from tailrace.http_url import split_http_url
 
 __all__ = ["Cors", "check_origins"]
 
@@ -31,8 +31,8 @@ _MAX_AGE_S = b"600"
 def check_origins(origins: Iterable[str]) -> None:
     """Raises SetupError for what no browser would send as an origin."""
     for origin in origins:
-        parts = urlsplit(origin)
-        if origin != ANY and (parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc}"):
+        parts = split_http_url(origin)
+        if origin != ANY and (parts is None or origin != f"{parts.scheme}://{parts.netloc}"):
             raise SetupError(f"--cors-origin {origin!r} is no origin: write https://app.example.com, or * for all")
 
 
