@@ -56,7 +56,8 @@ MISSED_TOKENS = Metric(
     "tailrace_prompt_tokens_missed",
     Kind.COUNTER,
     "tokens",
-    "Prompt tokens that the prefix cache did not answer, by why the first of them was missing.",
+    "Prompt tokens that the prefix cache did not answer, by why the first of them was missing; not the last one of a "
+    "prompt that is cached as a whole, which is always computed.",
     labels=("reason",),
 )
 KV_CONFIG = Metric(

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tailrace.telemetry import process_catalog as catalog
-from tailrace.telemetry.series import LabelledNumber, Series
+from tailrace.telemetry.series import LabelledNumber, Samples, Series
 
 __all__ = ["ProcessMetrics"]
 
@@ -21,26 +21,31 @@ class ProcessMetrics:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._cpu_before_s = 0.0
         self._started_s = time.time()
         self._resident = LabelledNumber(catalog.PROCESS_RESIDENT_BYTES)
-        self._cpu = LabelledNumber(catalog.PROCESS_CPU_SECONDS)
+        self.cpu = LabelledNumber(catalog.PROCESS_CPU_SECONDS)
         self._open_files = LabelledNumber(catalog.PROCESS_OPEN_FILES)
         self._max_files = LabelledNumber(catalog.PROCESS_MAX_FILES)
         self._started = LabelledNumber(catalog.PROCESS_START_SECONDS)
         self._id = LabelledNumber(catalog.PROCESS_ID)
         self.series: tuple[Series, ...] = (
             self._resident,
-            self._cpu,
+            self.cpu,
             self._open_files,
             self._max_files,
             self._started,
             self._id,
         )
 
+    def go_on_from(self, cpu: Samples) -> None:
+        """Count on from the processor time that those of its name had taken before, so that no sum goes back."""
+        self._cpu_before_s += sum(values[0] for labels, values in cpu if labels == (self._name,))
+
     def refresh(self) -> None:
         """Bring the series up to date."""
         self._resident.set(_resident_bytes(), self._name)
-        self._cpu.set(time.process_time(), self._name)
+        self.cpu.set(self._cpu_before_s + time.process_time(), self._name)
         self._open_files.set(_num_open_files(), self._name)
         self._max_files.set(resource.getrlimit(resource.RLIMIT_NOFILE)[0], self._name)
         self._started.set(self._started_s, self._name)

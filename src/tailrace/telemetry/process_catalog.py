@@ -35,7 +35,7 @@ PROCESS_CPU_SECONDS = Metric(
     "tailrace_process_cpu_seconds",
     Kind.COUNTER,
     "seconds",
-    "Processor time that each process of the server has taken.",
+    "Processor time that each process of the server has taken, and those whose place it took.",
     labels=("process",),
 )
 PROCESS_OPEN_FILES = Metric(

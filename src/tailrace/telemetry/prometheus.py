@@ -141,7 +141,9 @@ class Metrics:
         """Count on from what a process before this one counted, as it was last seen, so that nothing goes back."""
         decoded = _decode(snapshot)
         for series, samples in zip(self._series, decoded.series, strict=True):
-            if series.metric.kind is not Kind.GAUGE and series not in self.process.series:
+            if series is self.process.cpu:
+                self.process.go_on_from(samples)
+            elif series.metric.kind is not Kind.GAUGE:
                 add_samples(series, samples)
         self.events.remember(decoded.events)
 

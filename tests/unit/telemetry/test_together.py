@@ -96,6 +96,17 @@ def test_who_takes_the_place_of_a_dead_process_counts_on_and_begins_with_its_own
     assert values(text, "tailrace_http_requests_in_flight") == {"": 0.0}
 
 
+def test_processor_time_counts_on_as_well() -> None:
+    dead, heir = metrics("engine"), metrics("engine")
+    before = dead.snapshot()
+    taken_s = values(dead.render("")[0], "tailrace_process_cpu_seconds_total")['{process="engine"}']
+    own_s = values(heir.render("")[0], "tailrace_process_cpu_seconds_total")['{process="engine"}']
+    heir.go_on_from(before)
+    shown = values(heir.render("")[0], "tailrace_process_cpu_seconds_total")
+    assert list(shown) == ['{process="engine"}']
+    assert shown['{process="engine"}'] >= 2 * min(taken_s, own_s) > 0.0
+
+
 def test_an_engine_counts_on_from_the_one_before_whose_totals_began_at_nothing_too() -> None:
     """Totals since the start of an engine, as its scheduler, pool and levels keep them."""
     preempted = (PreemptionCount("gold", PreemptionCause.ROOM, 3, 40),)
