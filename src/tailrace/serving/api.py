@@ -166,7 +166,9 @@ class ApiProcess:
         """Those beside HTTP that were asked for. Each serves until `drain`, and then what is under way."""
         config = self._config
         if self._places.grpc_address is not None:
-            # It starts threads when it is imported: in this process, and in none that forks.
+            # It starts threads when it is imported: in this process, and in none that forks. It need not care
+            # that py-spy is started from here, and would say so in the log, in words of its own.
+            os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
             from tailrace.frontends.grpc.config import GrpcConfig  # noqa: PLC0415  (an extra, with threads: not before the fork)
             from tailrace.frontends.grpc.serve import serve_grpc  # noqa: PLC0415  (as above)
 
