@@ -105,6 +105,17 @@ def test_a_refusal_says_when_to_come_back(chat: Page, complaints: Complaints) ->
     expect(answer(chat).get_by_role("button", name=re.compile(r"Try again in \d+ s"))).to_be_disabled()
 
 
+def test_a_question_that_was_refused_does_not_spoil_those_after_it(
+    chat: Page, scripted: ScriptedServer, complaints: Complaints
+) -> None:
+    complaints.expected.add(429)
+    ask(chat, "first")
+    ask(chat, "refuse")
+    expect(ask(chat, "second")).to_contain_text("You said: second")
+    sent = getattr(scripted.service.generations[-1].prompt, "messages", [])
+    assert [each["content"] for each in sent if each["role"] == "user"] == ["first", "second"]
+
+
 def test_an_answer_that_breaks_off_keeps_what_there_is(chat: Page) -> None:
     given = ask(chat, "break")
     expect(given).to_contain_text("Half of it")

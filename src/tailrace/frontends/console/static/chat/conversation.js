@@ -51,7 +51,13 @@ export function withAnswer(conversation, answer) {
 /** What the server is told of it, up to an answer that is to come. Answers that said nothing are left out. */
 export function wireMessages(conversation, answerId, system) {
   const end = conversation.messages.findIndex((message) => message.id === answerId);
-  const before = conversation.messages.slice(0, end).filter((message) => message.role === "user" || message.text);
-  const spoken = before.map(({ role, text }) => ({ role, content: text }));
+  const before = conversation.messages.slice(0, end);
+  const said = before.filter((message, index) => (message.role === "user" ? !isRefused(before[index + 1]) : message.text));
+  const spoken = said.map(({ role, text }) => ({ role, content: text }));
   return system.trim() ? [{ role: "system", content: system }, ...spoken] : spoken;
+}
+
+// What was asked with it would only fail again, as a question that is too long does, and all that is asked after it.
+function isRefused(answer) {
+  return answer?.state === "failed" && !answer.text;
 }
