@@ -230,6 +230,19 @@ def test_a_server_with_keys_asks_for_one(page: Page, keyed: ScriptedServer, comp
     expect(page.get_by_role("status")).to_have_text("Live")
 
 
+def test_what_can_be_no_key_is_not_kept(page: Page, keyed: ScriptedServer, complaints: Complaints) -> None:
+    complaints.expected.add(401)
+    page.goto(keyed.url)
+    prompt = page.get_by_role("dialog")
+    prompt.get_by_label("API key").fill("schlüssel \N{EM DASH} falsch")
+    page.keyboard.press("Enter")
+    assert page.evaluate("sessionStorage.length") == 0
+    prompt.get_by_label("API key").fill(" sk-of-the-tests ")
+    page.keyboard.press("Enter")
+    expect(prompt).to_be_hidden()
+    expect(ask(page, "hello")).to_contain_text("You said: hello")
+
+
 def test_who_has_no_key_is_told(page: Page, keyed: ScriptedServer, complaints: Complaints) -> None:
     complaints.expected.add(401)
     page.goto(keyed.url)

@@ -4,6 +4,9 @@ import { answerKey, question } from "./key.js";
 import { useCell } from "./cell.js";
 import { html, useEffect, useRef } from "./vendor/preact.js";
 
+// Nothing else can stand in a header.
+const KEY = "\\s*[\\x21-\\x7e]+\\s*";
+
 export function KeyPrompt() {
   const reason = useCell(question);
   const dialog = useRef(null);
@@ -22,7 +25,18 @@ export function KeyPrompt() {
       <form onSubmit=${answer}>
         <h2 id="key-title">This server asks for an API key</h2>
         <p class="quiet">${reason}</p>
-        <label>API key <input ref=${field} type="password" name="key" autocomplete="current-password" required /></label>
+        <label>
+          API key
+          <input
+            ref=${field}
+            type="password"
+            name="key"
+            autocomplete="current-password"
+            required
+            pattern=${KEY}
+            title="Visible ASCII characters, without spaces"
+          />
+        </label>
         <p class="quiet">It is kept in this tab alone, until you close it.</p>
         <p class="actions">
           <button type="button" onClick=${() => answerKey("")}>Cancel</button>
