@@ -131,6 +131,7 @@ class ApiProcess:
         def begin_drain() -> None:
             late.drain(config.drain_s)
             feed.close()
+            profiler.close()
             drain.set()
 
         if generation > 1:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +77,8 @@ class Profiler:
     def __init__(self, find: Callable[[], Mapping[str, int]], turn: ProfileTurn) -> None:
         self._find = find
         self._turn = turn
+        self._recording: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def names(self) -> list[str]:
         """Of the processes that there are now."""
@@ -88,8 +90,28 @@ class Profiler:
         pid = self._find()[order.process]
         with self._turn.taken(), tempfile.TemporaryDirectory(prefix="tailrace-profile-") as folder:
             path = Path(folder) / "profile"
-            await _record(program, _options(order, pid, path), pid, order.seconds + _OVERTIME_S)
+            await self._unless_closed(_record(program, _options(order, pid, path), pid, order.seconds + _OVERTIME_S))
             return await asyncio.to_thread(path.read_bytes)
+
+    def close(self) -> None:
+        """The server ends, and waits for no profile."""
+        self._is_closed = True
+        if self._recording is not None:
+            self._recording.cancel()
+
+    async def _unless_closed(self, recording: Coroutine[None, None, None]) -> None:
+        task = self._recording = asyncio.create_task(recording)
+        try:
+            if self._is_closed:
+                task.cancel()
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._recording = None
+        if task.cancelled():
+            raise SetupError("the server ends: there is no profile any more")
+        task.result()
 
 
 def _program() -> str:

@@ -147,6 +147,16 @@ async def test_cancelled_it_ends_at_once_and_lets_go(profiler: Profiler, turner:
     await asyncio.to_thread(_wait_until_running, turner)
 
 
+async def test_closed_it_ends_at_once_and_takes_no_more(profiler: Profiler, turner: int) -> None:
+    taking = asyncio.create_task(profiler.take(ProfileOrder("engine", 60, "collapsed", has_native=True)))
+    await asyncio.to_thread(_wait_until_looked_at, turner)
+    profiler.close()
+    for each in (taking, profiler.take(order())):
+        with pytest.raises(SetupError, match="the server ends"):
+            await asyncio.wait_for(each, 30)
+    assert _tracer_of(turner) == 0
+
+
 async def test_whom_a_profiler_that_must_be_killed_had_stopped_goes_on(
     profiler: Profiler, turner: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
