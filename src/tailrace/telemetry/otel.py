@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
+from tailrace.telemetry.exemplars import sampled_trace_id
 from tailrace.telemetry.lives import RequestLife
 from tailrace.telemetry.span_counts import SpanCounts
 from tailrace.telemetry.spans import Span, request_span
@@ -66,7 +67,7 @@ class OtlpSpans:
 
     def tell(self, life: RequestLife) -> None:
         """Send its spans, if its trace is recorded; all of them or none."""
-        if not life.trace.endswith("1"):
+        if sampled_trace_id(life.trace) is None:
             return
         spans = self._make.spans(life, request_span(life, self._model))
         if self._num_told - self._exporter.num_done + len(spans) > self._max_waiting:
