@@ -2,7 +2,8 @@
 
 from tailrace.classes import ServiceClasses
 from tailrace.errors import RefusalReason
-from tailrace.telemetry import answer_catalog, class_catalog
+from tailrace.telemetry.catalogs import answers as answer_catalog
+from tailrace.telemetry.catalogs import classes as class_catalog
 from tailrace.telemetry.life_metrics import LifeMetrics
 from tailrace.telemetry.lives import LifeLog
 from tailrace.telemetry.series import Histogram, LabelledHistogram, LabelledNumber, Series

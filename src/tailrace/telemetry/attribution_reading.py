@@ -9,10 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from tailrace.telemetry import life_catalog, op_catalog, process_catalog, step_catalog
-from tailrace.telemetry.engine_time_catalog import ENGINE_SECONDS
+from tailrace.telemetry.catalogs import lives as life_catalog
+from tailrace.telemetry.catalogs import ops as op_catalog
+from tailrace.telemetry.catalogs import process as process_catalog
+from tailrace.telemetry.catalogs import steps as step_catalog
+from tailrace.telemetry.catalogs.engine_time import ENGINE_SECONDS
+from tailrace.telemetry.catalogs.requests import REQUESTS_FINISHED
 from tailrace.telemetry.readings import Reading
-from tailrace.telemetry.request_catalog import REQUESTS_FINISHED
 from tailrace.telemetry.roofline import Ceilings
 
 __all__ = ["AttributionReading", "OpSums", "PathSums", "ServedOn", "TimedSteps", "host_name", "read_attribution"]

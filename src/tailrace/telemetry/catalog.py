@@ -1,4 +1,4 @@
-"""Every metric the server has: one table, nothing else. Where the values come from is not known here.
+"""Every metric the server has: one table of what is in `catalogs`. Where the values come from is not known here.
 
 Own names start with `tailrace_`. An alias is a series of the same meaning under the name that existing dashboards,
 gateways and autoscalers read; it carries the labels `model_name` and `engine` besides, and never `class`: there it is
@@ -7,24 +7,24 @@ the sum over the service classes. `docs/metrics.md` is made of this table.
 
 from typing import NamedTuple
 
-from tailrace.telemetry.answer_catalog import ANSWER_CATALOG
-from tailrace.telemetry.class_catalog import CLASS_CATALOG
-from tailrace.telemetry.engine_time_catalog import ENGINE_TIME_CATALOG
-from tailrace.telemetry.grpc_catalog import GRPC_CATALOG
-from tailrace.telemetry.http_catalog import HTTP_CATALOG
-from tailrace.telemetry.kv_catalog import KV_CATALOG
-from tailrace.telemetry.level_catalog import LEVEL_CATALOG
-from tailrace.telemetry.life_catalog import LIFE_CATALOG
+from tailrace.telemetry.catalogs.answers import ANSWER_CATALOG
+from tailrace.telemetry.catalogs.classes import CLASS_CATALOG
+from tailrace.telemetry.catalogs.engine_time import ENGINE_TIME_CATALOG
+from tailrace.telemetry.catalogs.grpc import GRPC_CATALOG
+from tailrace.telemetry.catalogs.http import HTTP_CATALOG
+from tailrace.telemetry.catalogs.kv import KV_CATALOG
+from tailrace.telemetry.catalogs.levels import LEVEL_CATALOG
+from tailrace.telemetry.catalogs.lives import LIFE_CATALOG
+from tailrace.telemetry.catalogs.ops import OP_CATALOG
+from tailrace.telemetry.catalogs.process import PROCESS_CATALOG
+from tailrace.telemetry.catalogs.requests import REQUEST_CATALOG
+from tailrace.telemetry.catalogs.residency import RESIDENCY_CATALOG
+from tailrace.telemetry.catalogs.rules import RULE_CATALOG
+from tailrace.telemetry.catalogs.server import SERVER_CATALOG
+from tailrace.telemetry.catalogs.shm import SHM_CATALOG
+from tailrace.telemetry.catalogs.spans import SPAN_CATALOG
+from tailrace.telemetry.catalogs.steps import STEP_CATALOG
 from tailrace.telemetry.metric import Kind, Metric
-from tailrace.telemetry.op_catalog import OP_CATALOG
-from tailrace.telemetry.process_catalog import PROCESS_CATALOG
-from tailrace.telemetry.request_catalog import REQUEST_CATALOG
-from tailrace.telemetry.residency_catalog import RESIDENCY_CATALOG
-from tailrace.telemetry.rule_catalog import RULE_CATALOG
-from tailrace.telemetry.server_catalog import SERVER_CATALOG
-from tailrace.telemetry.shm_catalog import SHM_CATALOG
-from tailrace.telemetry.span_catalog import SPAN_CATALOG
-from tailrace.telemetry.step_catalog import STEP_CATALOG
 
 __all__ = ["CATALOG", "GROUPS", "Group", "Kind", "Metric"]
 

@@ -2,7 +2,9 @@
 
 from tailrace.classes import ServiceClasses
 from tailrace.records import BeginningRecord, LoadRecord, RequestRecord, StepRecord
-from tailrace.telemetry import class_catalog, request_catalog, step_catalog
+from tailrace.telemetry.catalogs import classes as class_catalog
+from tailrace.telemetry.catalogs import requests as request_catalog
+from tailrace.telemetry.catalogs import steps as step_catalog
 from tailrace.telemetry.exemplars import Observe, observer
 from tailrace.telemetry.series import Histogram, LabelledHistogram, LabelledNumber, Number, Series
 from tailrace.types import FinishReason, PreemptionCause

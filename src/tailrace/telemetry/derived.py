@@ -7,7 +7,10 @@ and what client libraries of Prometheus say of a process, which here is all proc
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tailrace.telemetry import class_catalog, kv_catalog, process_catalog, request_catalog
+from tailrace.telemetry.catalogs import classes as class_catalog
+from tailrace.telemetry.catalogs import kv as kv_catalog
+from tailrace.telemetry.catalogs import process as process_catalog
+from tailrace.telemetry.catalogs import requests as request_catalog
 from tailrace.telemetry.metric import Kind, Metric
 from tailrace.telemetry.series import LabelledNumber, Labels, Number, Regroup, Series, numbers_of
 from tailrace.types import Level

@@ -2,7 +2,9 @@
 
 from tailrace.classes import ServiceClasses
 from tailrace.records import BeginningRecord, LoadRecord, Record, RequestRecord, StepRecord
-from tailrace.telemetry import kv_catalog, request_catalog, step_catalog
+from tailrace.telemetry.catalogs import kv as kv_catalog
+from tailrace.telemetry.catalogs import requests as request_catalog
+from tailrace.telemetry.catalogs import steps as step_catalog
 from tailrace.telemetry.classes import ClassMetrics, ControlMetrics
 from tailrace.telemetry.prefixes import PrefixMetrics
 from tailrace.telemetry.series import Histogram, LabelledNumber, Number, Series

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from tailrace.records import EnginePart
-from tailrace.telemetry.engine_time_catalog import ENGINE_SECONDS
+from tailrace.telemetry.catalogs.engine_time import ENGINE_SECONDS
 from tailrace.telemetry.series import LabelledNumber, Series
 
 __all__ = ["EngineTime"]

@@ -7,7 +7,7 @@ from operator import attrgetter
 from threading import Lock
 
 from tailrace.records import EventKind, EventRecord
-from tailrace.telemetry import rule_catalog as catalog
+from tailrace.telemetry.catalogs import rules as catalog
 from tailrace.telemetry.series import LabelledNumber, Series
 
 __all__ = ["EventLog"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tailrace.telemetry import step_catalog as catalog
+from tailrace.telemetry.catalogs import steps as catalog
 from tailrace.telemetry.series import LabelledNumber, Series
 
 __all__ = ["ExpertCounts", "ExpertMetrics"]

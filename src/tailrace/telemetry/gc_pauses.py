@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tailrace.telemetry import process_catalog as catalog
+from tailrace.telemetry.catalogs import process as catalog
 from tailrace.telemetry.series import LabelledHistogram, Series
 
 __all__ = ["GcPauses"]

@@ -1,7 +1,7 @@
 """Counts what a gRPC front end sees."""
 
-from tailrace.telemetry import grpc_catalog
 from tailrace.telemetry.answers import AnswerCounts
+from tailrace.telemetry.catalogs import grpc as grpc_catalog
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["GrpcMetrics"]

@@ -1,7 +1,7 @@
 """Counts what an HTTP front end sees: requests, clients that went away, and what waits for them."""
 
-from tailrace.telemetry import http_catalog as catalog
 from tailrace.telemetry.answers import AnswerCounts
+from tailrace.telemetry.catalogs import http as catalog
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["HttpMetrics"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tailrace.records import LevelReport
-from tailrace.telemetry import level_catalog as catalog
+from tailrace.telemetry.catalogs import levels as catalog
 from tailrace.telemetry.metric import Kind
 from tailrace.telemetry.series import LabelledNumber
 

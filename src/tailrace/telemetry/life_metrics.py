@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tailrace.telemetry import life_catalog
+from tailrace.telemetry.catalogs import lives as life_catalog
 from tailrace.telemetry.life_parts import FIRST_TOKEN_PARTS, parts_of
 from tailrace.telemetry.lives import RequestLife
 from tailrace.telemetry.series import LabelledNumber, Number, Series

@@ -1,7 +1,7 @@
 """Counts where the time of steps goes, op by op: a sink for the profiles of timed steps."""
 
 from tailrace.records import StepProfile
-from tailrace.telemetry import op_catalog as catalog
+from tailrace.telemetry.catalogs import ops as catalog
 from tailrace.telemetry.series import LabelledNumber, Series
 
 __all__ = ["OpMetrics"]

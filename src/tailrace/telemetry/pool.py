@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tailrace.records import PoolRecord
-from tailrace.telemetry import kv_catalog as catalog
+from tailrace.telemetry.catalogs import kv as catalog
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["PoolMetrics"]

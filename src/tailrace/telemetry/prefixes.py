@@ -1,7 +1,7 @@
 """What the prefix cache gives to requests, from where, and why it gives no more."""
 
 from tailrace.records import BeginningRecord, RequestRecord
-from tailrace.telemetry import kv_catalog as catalog
+from tailrace.telemetry.catalogs import kv as catalog
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 from tailrace.types import Level, MissReason, PrefixReport
 

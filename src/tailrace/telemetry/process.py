@@ -5,7 +5,7 @@ import resource
 import time
 from pathlib import Path
 
-from tailrace.telemetry import process_catalog as catalog
+from tailrace.telemetry.catalogs import process as catalog
 from tailrace.telemetry.series import LabelledNumber, Samples, Series
 
 __all__ = ["ProcessMetrics"]

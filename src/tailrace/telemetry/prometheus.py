@@ -7,9 +7,9 @@ import msgspec
 
 from tailrace.classes import STANDARD, ServiceClasses
 from tailrace.records import EventRecord, LoadRecord, Record, RuleReport, StepProfile, StepRecord
-from tailrace.telemetry import process_catalog
 from tailrace.telemetry.answers import AnswerMetrics
 from tailrace.telemetry.catalog import Kind, Metric
+from tailrace.telemetry.catalogs import process as process_catalog
 from tailrace.telemetry.derived import STANDARD_SERIES, VLLM_SERIES, derive
 from tailrace.telemetry.engine import EngineMetrics
 from tailrace.telemetry.engine_time import EngineTime

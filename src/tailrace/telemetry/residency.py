@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tailrace.records import ResidencyCounts
-from tailrace.telemetry import residency_catalog as catalog
+from tailrace.telemetry.catalogs import residency as catalog
 from tailrace.telemetry.series import LabelledNumber, Series
 
 __all__ = ["ResidencyMetrics"]

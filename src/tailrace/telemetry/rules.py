@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tailrace.records import RuleReport
-from tailrace.telemetry import rule_catalog as catalog
+from tailrace.telemetry.catalogs import rules as catalog
 from tailrace.telemetry.series import LabelledNumber, Series
 from tailrace.types import LevelMode
 

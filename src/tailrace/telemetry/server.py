@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from tailrace.telemetry import server_catalog as catalog
+from tailrace.telemetry.catalogs import server as catalog
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["LinkMetrics", "ServerMetrics"]

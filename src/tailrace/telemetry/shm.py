@@ -1,7 +1,7 @@
 """Counts what the front end in shared memory sees."""
 
-from tailrace.telemetry import shm_catalog as catalog
 from tailrace.telemetry.answers import AnswerCounts
+from tailrace.telemetry.catalogs import shm as catalog
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["ShmMetrics"]

@@ -1,6 +1,6 @@
 """Counts what became of spans that were to be sent."""
 
-from tailrace.telemetry import span_catalog as catalog
+from tailrace.telemetry.catalogs import spans as catalog
 from tailrace.telemetry.series import LabelledNumber, Number, Series
 
 __all__ = ["SpanCounts"]

@@ -5,17 +5,15 @@ from dataclasses import dataclass
 
 from tailrace.classes import ServiceClass, ServiceClasses
 from tailrace.records import EnginePart, EventRecord
-from tailrace.telemetry import (
-    answer_catalog,
-    class_catalog,
-    kv_catalog,
-    level_catalog,
-    process_catalog,
-    request_catalog,
-    rule_catalog,
-    step_catalog,
-)
-from tailrace.telemetry.engine_time_catalog import ENGINE_SECONDS
+from tailrace.telemetry.catalogs import answers as answer_catalog
+from tailrace.telemetry.catalogs import classes as class_catalog
+from tailrace.telemetry.catalogs import kv as kv_catalog
+from tailrace.telemetry.catalogs import levels as level_catalog
+from tailrace.telemetry.catalogs import process as process_catalog
+from tailrace.telemetry.catalogs import requests as request_catalog
+from tailrace.telemetry.catalogs import rules as rule_catalog
+from tailrace.telemetry.catalogs import steps as step_catalog
+from tailrace.telemetry.catalogs.engine_time import ENGINE_SECONDS
 from tailrace.telemetry.feed.frame import (
     BlocksLine,
     ClassLine,
