@@ -73,6 +73,3 @@ class LifeLog:
     def lives(self) -> list[RequestLife]:
         """Newest first; those that are open before the others."""
         return [*reversed(self._open.values()), *reversed(self._ended)]
-
-    def find(self, request_id: str) -> RequestLife | None:
-        return next((life for life in self.lives() if life.request_id == request_id), None)

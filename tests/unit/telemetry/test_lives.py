@@ -23,7 +23,6 @@ def test_of_ended_requests_the_oldest_go_first() -> None:
         log.begin(life)
         log.end(life)
     assert [life.request_id for life in log.lives()] == ["c", "b"]
-    assert log.find("a") is None
 
 
 def test_more_open_requests_than_the_bound_are_known_from_their_end_on() -> None:
@@ -31,9 +30,9 @@ def test_more_open_requests_than_the_bound_are_known_from_their_end_on() -> None
     first, second = _life("a"), _life("b")
     log.begin(first)
     log.begin(second)
-    assert log.find("b") is None
+    assert log.lives() == [first]
     log.end(second)
-    assert log.find("b") is second
+    assert log.lives() == [first, second]
 
 
 def test_each_life_that_ends_is_told() -> None:
