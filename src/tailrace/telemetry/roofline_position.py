@@ -1,4 +1,7 @@
-"""Where the steps of the last minute lie under the ceilings of the machine, for the console."""
+"""Where the steps of the last minute lie under the ceilings of the machine, for the console.
+
+Where none of them was timed, these are all timed steps since the start.
+"""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Makes frames of what the processes of a server say: one builder for as long as somebody looks."""
+"""Makes frames of what the processes of a server say: one builder for all who look, now and later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from tailrace.telemetry.feed.frame import (
     RooflineLine,
     ShownStep,
 )
-from tailrace.telemetry.feed.heat import CELL_S, HeatCell
+from tailrace.telemetry.feed.heat import CELL_S, MAX_CELLS, HeatCell
 from tailrace.telemetry.feed.process import ProcessView
 from tailrace.telemetry.feed.requests import request_lines
 from tailrace.telemetry.feed.steps import StepLine
@@ -40,7 +40,6 @@ __all__ = ["FrameBuilder", "ServerFacts"]
 
 _SHORT_S = 5.0
 _LONG_S = 60.0
-_MAX_CELLS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +219,7 @@ def _heat(cells: Sequence[HeatCell], levels: Sequence[Level], now_s: float) -> H
     if not cells:
         return Heat(CELL_S, [HeatRow(level.value, []) for level in levels])
     by_number = {cell.number: cell for cell in cells}
-    numbers = range(max(min(by_number), int(now_s // CELL_S) - _MAX_CELLS + 1), int(now_s // CELL_S) + 1)
+    numbers = range(max(min(by_number), int(now_s // CELL_S) - MAX_CELLS + 1), int(now_s // CELL_S) + 1)
     return Heat(
         CELL_S,
         [

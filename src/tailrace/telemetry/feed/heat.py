@@ -6,10 +6,10 @@ import msgspec
 
 from tailrace.records import RequestRecord
 
-__all__ = ["CELL_S", "HeatCell", "HitHeat"]
+__all__ = ["CELL_S", "MAX_CELLS", "HeatCell", "HitHeat"]
 
 CELL_S = 300
-_MAX_CELLS = 24
+MAX_CELLS = 24
 
 
 class HeatCell(msgspec.Struct, array_like=True):
@@ -24,7 +24,7 @@ class HitHeat:
     """Written by the engine's thread."""
 
     def __init__(self) -> None:
-        self._cells: deque[HeatCell] = deque(maxlen=_MAX_CELLS)
+        self._cells: deque[HeatCell] = deque(maxlen=MAX_CELLS)
 
     def record(self, request: RequestRecord) -> None:
         """Count a request that has ended; not one that was computed ahead, nor one that never started."""
