@@ -1,10 +1,14 @@
 """What each process of a server counts, brought together when somebody looks: a page of shared memory for each.
 
-    0   sequence      odd while somebody writes; the page is whole when it is even and the same before and after
-    8   num_bytes     of what was written
-    16  wanted        raised by who wants to read
-    24  given         the value of `wanted` that the owner saw before it wrote
-    32  bytes
+    0   sequence      how often it was written; what was written last is in the half of this number's last bit
+    8   num_bytes     of what is in the first half
+    16  num_bytes     of what is in the second
+    24  wanted        raised by who wants to read
+    32  given         the value of `wanted` that the owner saw before it wrote
+    40  two halves
+
+Nobody writes to a half that is read before the sequence has changed. So who dies while it writes leaves what it wrote
+before, and who takes its place goes on from that.
 
 Who wants to read raises `wanted` and wakes the owner, who writes; so counting costs nothing while nobody looks.
 """
@@ -18,9 +22,9 @@ from collections.abc import Callable, Sequence
 
 __all__ = ["MetricsPage", "Snapshot", "collect", "publish_from_thread"]
 
-_PAGE_BYTES = 4 << 20  # not touched before it is used
-_HEAD_BYTES = 32
-_SEQUENCE, _NUM_BYTES, _WANTED, _GIVEN = range(4)
+_HALF_BYTES = 4 << 20  # not touched before it is used
+_HEAD_BYTES = 40
+_SEQUENCE, _NUM_BYTES, _, _WANTED, _GIVEN = range(5)
 _TRIES = 16
 _LONGEST_WAIT_S = 0.5
 _LOOK_S = 0.002
@@ -32,7 +36,7 @@ class MetricsPage:
     """Make it before the fork. One process owns it; another may, once that is dead."""
 
     def __init__(self) -> None:
-        self._memory = memoryview(mmap.mmap(-1, _PAGE_BYTES))
+        self._memory = memoryview(mmap.mmap(-1, _HEAD_BYTES + 2 * _HALF_BYTES))
         self._words = self._memory[:_HEAD_BYTES].cast("Q")
         self.wakes = os.eventfd(0)
 
@@ -46,25 +50,30 @@ class MetricsPage:
         return self._words[_GIVEN] >= wanted
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Write what there is. By the owner alone. More than a page holds is not written at all."""
+        """Write what there is. By the owner alone. More than a half holds is not written at all."""
         wanted = self._words[_WANTED]
         data = snapshot()
-        if len(data) <= _PAGE_BYTES - _HEAD_BYTES:
-            self._words[_SEQUENCE] |= 1
-            self._memory[_HEAD_BYTES : _HEAD_BYTES + len(data)] = data
-            self._words[_NUM_BYTES] = len(data)
+        if len(data) <= _HALF_BYTES:
+            half = (self._words[_SEQUENCE] + 1) % 2
+            begin = _begin_of(half)
+            self._memory[begin : begin + len(data)] = data
+            self._words[_NUM_BYTES + half] = len(data)
             self._words[_SEQUENCE] += 1
         self._words[_GIVEN] = wanted
 
     def read(self) -> bytes:
-        """What was written last; empty when nothing was, or somebody died while writing."""
+        """What was written last; empty when nothing was."""
         for _ in range(_TRIES):
             before = self._words[_SEQUENCE]
-            num_bytes = min(self._words[_NUM_BYTES], _PAGE_BYTES - _HEAD_BYTES)
-            data = bytes(self._memory[_HEAD_BYTES : _HEAD_BYTES + num_bytes])
-            if before % 2 == 0 and self._words[_SEQUENCE] == before:
+            begin = _begin_of(before % 2)
+            data = bytes(self._memory[begin : begin + self._words[_NUM_BYTES + before % 2]])
+            if self._words[_SEQUENCE] == before:
                 return data
         return b""
+
+
+def _begin_of(half: int) -> int:
+    return _HEAD_BYTES + half * _HALF_BYTES
 
 
 async def collect(pages: Sequence[MetricsPage]) -> list[bytes]:

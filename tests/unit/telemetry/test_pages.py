@@ -1,6 +1,8 @@
 import asyncio
 import os
 
+import pytest
+
 from tailrace.telemetry.pages import MetricsPage, collect, publish_from_thread
 
 
@@ -25,13 +27,32 @@ def test_who_does_not_answer_is_not_waited_for_and_what_it_wrote_last_counts() -
     assert asyncio.run(collect([page, silent])) == [b"earlier"]
 
 
-def test_what_somebody_died_writing_is_not_read_and_the_next_goes_on() -> None:
+class Deadly:
+    """Memory whose writer dies when it has written a byte."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self.memory = memory
+
+    def __setitem__(self, place: slice, data: bytes) -> None:
+        self.memory[place.start] = data[0]
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("num_before", [1, 2, 3])
+def test_who_dies_while_it_writes_leaves_what_was_there_before(
+    num_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = MetricsPage()
-    page.publish(lambda: b"whole")
-    page._words[0] |= 1
-    assert page.read() == b""
-    page.publish(lambda: b"whole again")
-    assert page.read() == b"whole again"
+    numbers = iter(range(num_before))
+    for _ in range(num_before):
+        page.publish(lambda: b"whole %d" % next(numbers))
+    with monkeypatch.context() as dying:
+        dying.setattr(page, "_memory", Deadly(page._memory))
+        with pytest.raises(KeyboardInterrupt):
+            page.publish(lambda: b"never")
+    assert page.read() == b"whole %d" % (num_before - 1)
+    page.publish(lambda: b"the next")
+    assert page.read() == b"the next"
 
 
 def test_more_than_a_page_holds_is_not_written() -> None:
