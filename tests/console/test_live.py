@@ -195,3 +195,12 @@ def test_history_is_bounded_and_starts_again_with_the_engine(live: Page) -> None
         "ids": [6, 7],
         "marks": [{"atS": 1000, "words": "m"}],
     }
+
+
+def test_a_life_that_nobody_answers_for_is_asked_for_again(live: Page, complaints: Complaints) -> None:
+    live.route("**/console/requests/*", lambda route: route.abort(), times=1)
+    live.goto(live.url.partition("#")[0] + f"#live/{REQUEST_ID}")
+    life = live.get_by_role("dialog")
+    expect(life).to_contain_text("All of it: 1.50 s")
+    expect(life.get_by_role("alert")).to_have_count(0)
+    assert complaints.texts.pop().endswith("net::ERR_FAILED")

@@ -48,9 +48,12 @@ function follow(id, tell, fail) {
       const response = await ask(`/console/requests/${encodeURIComponent(id)}`, { signal: controller.signal });
       const life = await response.json();
       tell(life);
+      fail("");
       if (life.took_s === null) timer = setTimeout(look, AGAIN_MS);
     } catch (error) {
-      if (!controller.signal.aborted) fail(error.message);
+      if (controller.signal.aborted) return;
+      fail(error.message);
+      if (!error.status) timer = setTimeout(look, AGAIN_MS); // nobody answered: it may be being started again
     }
   };
   look();
