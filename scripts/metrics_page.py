@@ -16,7 +16,8 @@ HEAD = """\
 `GET /metrics` shows all that a server counts, in all of its processes together, in Prometheus' text format, or as
 OpenMetrics where the Accept header asks for it. There the latency histograms have exemplars: of each bucket the trace
 id of the latest request that was traced. Counters go on when the engine or another process has died and was started
-again. Times are in seconds, sizes in bytes, ratios from 0 to 1. Labels have few values: classes are at most 8.
+again, from what it had counted when somebody last looked. Times are in seconds, sizes in bytes, ratios from 0 to 1.
+Labels have few values: classes are at most 8.
 
 Of a histogram NAME there are NAME_bucket, NAME_count and NAME_sum.
 """
