@@ -44,6 +44,9 @@ class ProfileEndpoint:
     async def profile(self, exchange: Exchange) -> None:
         self._key.check(exchange)
         order = self._order(exchange.read_query(self._config.max_query_bytes))
+        if exchange.is_bodiless:  # nobody would see the picture
+            await exchange.respond(200, b"", content_type=_CONTENT_TYPES[order.format])
+            return
         try:
             profile = await exchange.unless_gone(self._profiler.take(order))
         except TurnTaken:

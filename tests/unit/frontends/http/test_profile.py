@@ -90,6 +90,12 @@ async def test_who_asks_for_no_process_is_told_which_there_are(app: ASGIApp) -> 
     assert "engine, api 0, all" in (await profile(app, "process=api")).json()["error"]["message"]
 
 
+async def test_who_wants_the_head_alone_costs_nobody_anything(app: ASGIApp, turn: ProfileTurn) -> None:
+    with turn.taken():
+        answer = await ask(app, "/debug/profile?format=speedscope", method="HEAD", headers=ADMIN)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+
+
 async def test_while_one_is_taken_others_are_told_to_come_back(app: ASGIApp, turn: ProfileTurn) -> None:
     with turn.taken():
         answer = await profile(app)

@@ -19,6 +19,7 @@ const REASONS = {
   other_fingerprint: "it is there, but of other weights or in another format",
   shorter_than_block: "what is left is shorter than a block",
   level_down: "the level that may have it did not answer",
+  level_bypassed: "a rule keeps requests from the level that may have it",
   slower_than_recompute: "a level has it, but to compute it was faster",
 };
 
@@ -26,6 +27,7 @@ const REASONS = {
 export function cacheWords({ num_prompt_tokens: prompt, num_cached_tokens: cached, found, miss_reason: reason }) {
   const places = Object.entries(found).map(([level, tokens]) => `${count(tokens)} ${PLACES[level] ?? `came from ${level}`}`);
   const given = cached ? `${count(cached)} needed no computing: ${places.join(", ")}.` : "none was cached.";
-  const why = reason ? ` The rest was computed: ${REASONS[reason] ?? reason.replaceAll("_", " ")}.` : "";
+  const rest = cached ? "The rest" : "All of it";
+  const why = reason ? ` ${rest} was computed: ${REASONS[reason] ?? reason.replaceAll("_", " ")}.` : "";
   return `Of ${plural(prompt, "prompt token")} ${given}${why}`;
 }
