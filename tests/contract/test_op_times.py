@@ -24,7 +24,7 @@ from tests.support.tiny import CONFIGS, DEEPSEEK_CONFIGS, Pack, random_ids, rand
 LIMITS = limits(max_tokens=160, max_model_tokens=160, block_tokens=16)
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "reference": ReferenceBackend,
-    **{f"cpu {isa}": partial(CpuBackend, isa) for isa in {supported_isas()[0], "portable"}},
+    **{f"cpu {isa}": partial(CpuBackend, isa) for isa in dict.fromkeys((supported_isas()[0], "portable"))},
 }
 MODELS = CONFIGS | {name: DEEPSEEK_CONFIGS[name] for name in ("experts", "latent and experts", "sparse")}
 PACKS: dict[str, Pack] = {"q8": quantize_int8, "q4": quantize_int4}
