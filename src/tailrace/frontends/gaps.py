@@ -3,14 +3,13 @@
 import time
 from collections.abc import Sequence
 
-from tailrace.service.api import ChoiceDelta
+from tailrace.service.api import OBSERVE_ONE_IN, ChoiceDelta
 from tailrace.telemetry.answers import AnswerCounts
 from tailrace.telemetry.exemplars import observing
 from tailrace.telemetry.lives import RequestLife
 
 __all__ = ["GapClock"]
 
-_OBSERVE_ONE_IN = 16  # pieces: to look at the clock for each would cost more than it tells
 _AT_ONCE_S = 1e-3  # a write that takes longer waits for the client
 
 
@@ -42,7 +41,7 @@ class GapClock:
         self._last_s: list[float | None] = [None] * num_choices
         self._ticked_s = 0.0
         self._has_begun = False
-        self._num_unobserved = _OBSERVE_ONE_IN  # the first piece is looked at
+        self._num_unobserved = OBSERVE_ONE_IN  # the first piece is looked at
 
     def tick(self, delta: ChoiceDelta) -> None:
         num_tokens = len(delta.token_ids)
@@ -62,7 +61,7 @@ class GapClock:
     def wrote(self, deltas: Sequence[ChoiceDelta]) -> None:
         """These are with the socket."""
         self._num_unobserved += 1
-        if self._num_unobserved >= _OBSERVE_ONE_IN:
+        if self._num_unobserved >= OBSERVE_ONE_IN:
             self._look(deltas)
 
     def ended(self) -> None:

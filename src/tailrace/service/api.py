@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tailrace.classes import ServiceClasses
 from tailrace.service.answer_form import ALL_TEXT, AnswerForm
-from tailrace.service.milestones import Milestones
+from tailrace.service.milestones import OBSERVE_ONE_IN, Milestones
 from tailrace.service.output_format import OutputFormat, OutputKind
 from tailrace.service.tools import ANY_CALLS, CallDelta, Tool, ToolChoice, ToolMode
 from tailrace.types import (
@@ -28,6 +28,7 @@ from tailrace.types import (
 __all__ = [
     "ALL_TEXT",
     "ANY_CALLS",
+    "OBSERVE_ONE_IN",
     "AnswerForm",
     "CallDelta",
     "ChatPrompt",

@@ -4,7 +4,9 @@ from typing import Protocol
 
 from tailrace.types import Beginning
 
-__all__ = ["Milestones"]
+__all__ = ["OBSERVE_ONE_IN", "Milestones"]
+
+OBSERVE_ONE_IN = 16  # pieces behind the first: to look at the clock for each would cost more than it tells
 
 
 class Milestones(Protocol):

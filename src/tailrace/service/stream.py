@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tailrace.engine.client import EngineClient, ObservePieces, TokenFeed
-from tailrace.service.api import ChoiceDelta, Milestones, Usage
+from tailrace.service.api import OBSERVE_ONE_IN, ChoiceDelta, Milestones, Usage
 from tailrace.service.choice import Choice
 from tailrace.service.token_choice import TokenChoice
 from tailrace.types import FinishReason, TokenEvent
 
 __all__ = ["SubmittedChoice", "TextStream"]
-
-_OBSERVE_ONE_IN = 16  # pieces: to look at the clock for each would cost more than it tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class TextStream:
             while self._num_open:
                 if deltas := self._collect():
                     self._num_unobserved += 1
-                    if self._num_unobserved == _OBSERVE_ONE_IN:
+                    if self._num_unobserved == OBSERVE_ONE_IN:
                         self._observe(deltas)
                     return deltas
                 self._waiter = asyncio.get_running_loop().create_future()
